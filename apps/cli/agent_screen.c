@@ -1,5 +1,5 @@
-// See agent_screen.h. A terminal breaks long lines itself, and what it breaks off stands at the
-// very left; so lines are broken here, before it does.
+// See agent_screen.h. A terminal continues a long line at the very left, without the margin; so
+// lines are broken here first.
 #include "agent_screen.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #define TEXT_MARGIN  "| "
 #define LINE_MARGIN  "       "
-#define LEAST_WIDTH  20 // of a window; in a narrower one a margin says nothing
-#define LATE_SECONDS 30 // for an answer where something was typed too early
+#define LEAST_WIDTH  20 // of a window; in a narrower one a margin is useless
+#define LATE_SECONDS 30 // time to answer if something was typed too early
 
 // ---- Lines --------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ static void write_bytes(agent_screen *s, const char *bytes, size_t n) {
     s->failed |= s->f == stdout ? !write_out(NULL, bytes, n) : fwrite(bytes, 1, n, s->f) != n;
 }
 
-// Rather too wide than too narrow: of signs and images terminals have their own opinions.
+// Rather too wide than too narrow: terminals differ in the widths of symbols and emoji.
 static int width_of(uint32_t code) {
     if (code >= 0x2190 && code < 0x2C00) return 2;
     return utf8proc_charwidth((utf8proc_int32_t)code);
@@ -65,7 +65,7 @@ static void put_blanks(agent_screen *s, int n) {
     if (s->columns && s->column + s->n_blanks >= s->columns) new_line(s);
 }
 
-// Text without anything that a terminal would obey but for line ends.
+// Text without the control characters that a terminal obeys, except line ends.
 static void put_wrapped(agent_screen *s, const char *bytes, size_t n) {
     for (size_t i = 0; i < n;) {
         uint32_t code = 0;
@@ -142,8 +142,8 @@ void screen_line(const char *own, const char *bytes, size_t n, const char *after
 
 // ---- Questions ----------------------------------------------------------------------------------
 
-// What was typed before a question does not answer it: it is thrown away. Whether there was any:
-// then perhaps a program types, and nobody looks.
+// Input typed before a question does not answer it: it is discarded. Returns whether there was any:
+// then perhaps a program is typing, unattended.
 static bool forget_typed(void) {
     struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
     bool any = poll(&typed, 1, 0) > 0;
@@ -151,8 +151,8 @@ static bool forget_typed(void) {
     return any;
 }
 
-// Until something can be read, or seconds have passed (0: any number). In short steps: a signal
-// that comes before the waiting begins does not end it.
+// Waits until input can be read, or for so long (0: without a limit). In short steps: a signal
+// before a wait does not end it.
 static bool wait_for_input(double seconds) {
     struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
     double end = seconds_now() + seconds;
@@ -161,7 +161,7 @@ static bool wait_for_input(double seconds) {
     return false;
 }
 
-// From the terminal itself: stdio would keep what comes behind the line for the next question.
+// Reads the terminal itself: stdio would keep the input after the line for the next question.
 static bool read_line(double seconds, text *line) {
     char bytes[256];
     line->n = 0;

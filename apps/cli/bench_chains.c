@@ -1,9 +1,9 @@
 // tern bench --chains: what speculation gains on a text, and what a run of several tokens costs.
 //
 // Prompts are pieces of a text, spread over it. Each is answered with and without speculation, one
-// right after the other and alternating in order, since a shared machine is not equally fast all
-// the time; the answers must be the same. The cost of runs is measured with drafts of every length
-// that are certain to be wrong, also in turn, and the fastest round counts.
+// right after the other and alternating in order, since the speed of a shared machine varies; the
+// answers must be the same. The cost of runs is measured with drafts of every length that are
+// certain to be wrong, also in turn, and the fastest round counts.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct result {
     double plain_seconds, seconds; // of generation
     size_t n_tokens;               // of the answers, except the first of each
     tern_draft_stats sum;
-    double run_seconds[TERN_DRAFT_MAX + 2]; // by number of tokens, the least
+    double run_seconds[TERN_DRAFT_MAX + 2]; // [number of tokens], the least
     int n_costs;
 } result;
 
@@ -113,7 +113,7 @@ static bool measure_costs(tern_model *model, const chains_bench *b, const int32_
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-// Of drafts made for a fixed cost, on the clock of that cost.
+// The expected speedup, if each further token of a run costs token_cost of a step.
 static double foreseen(const result *r, double token_cost) {
     double cost = 0;
     for (int k = 1; k < TERN_DRAFT_MAX + 2; k++)

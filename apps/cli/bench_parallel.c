@@ -1,7 +1,7 @@
-// tern bench --parallel: tokens a second of many sequences that are stepped together.
+// tern bench --parallel: tokens per second of many sequences stepped together.
 //
-// First all prompts, in batches of many; then all steps. Each number of sequences has sessions of
-// its own, which begin anew each time.
+// First all prompts, in large batches; then all steps. Each number of sequences has separate
+// sessions, which start afresh in each round.
 #include "cli.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ static bool measure(parallel *p, const parallel_bench *b, speeds *out) {
     return ok;
 }
 
-// Other tokens for each sequence, spread over the vocabulary.
+// Different tokens for each sequence, spread over the vocabulary.
 static void make_prompts(parallel *p, int32_t n_vocab) {
     size_t n = (size_t)p->n * (size_t)p->n_prompt;
     p->prompts = must_alloc(NULL, n, sizeof *p->prompts);

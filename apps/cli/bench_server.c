@@ -1,4 +1,4 @@
-// tern bench --server: a load for servers, by users at once or by arrivals, and a report of it.
+// tern bench --server: a load for servers, by concurrent users or by arrivals, and a report.
 #include "apps/load/load.h"
 #include "cli.h"
 
@@ -27,7 +27,7 @@ static int measure(const server_bench *b, size_t i_load, load_row *row, char err
                             .n_prompt = b->n_prompt,
                             .n_answer = b->n_answer,
                             .n_shared = b->n_shared,
-                            .seed = b->seed + 1000003 * i_load, // other texts: none is there yet
+                            .seed = b->seed + 1000003 * i_load, // other texts: none is cached yet
                             .stall_seconds = 300,
                             .goes_on = not_cancelled};
     load_result result;
@@ -39,7 +39,7 @@ static int measure(const server_bench *b, size_t i_load, load_row *row, char err
         status = fail("out of memory");
     if (row->summary.error) {
         snprintf(error, 200, "%s", row->summary.error);
-        row->summary.error = error; // the result goes
+        row->summary.error = error; // the result is freed
         fprintf(stderr, "tern: bench: %s: %zu of %zu requests failed, the first with: %s\n",
                 row->server, row->summary.n_failed, result.n, error);
     }
@@ -55,7 +55,7 @@ int bench_server(const server_bench *b) {
     load_row *rows = must_alloc(NULL, n, sizeof *rows);
     char(*errors)[200] = must_alloc(NULL, n, sizeof *errors);
     memset(rows, 0, n * sizeof *rows);
-    // Server after server at each load: what the machine does meanwhile falls on all of them.
+    // All servers in turn at each load: other work on the machine then affects all of them.
     for (size_t k = 0; k < n_loads && status == EXIT_OK; k++)
         for (size_t i = 0; i < b->servers.n && status == EXIT_OK; i++) {
             load_row *row = &rows[i * n_loads + k];

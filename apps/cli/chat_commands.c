@@ -42,7 +42,7 @@ void chat_remark(const chat *c, const char *format, ...) {
 #define VALUES_MAX 32
 typedef struct values {
     option rows[VALUES_MAX];
-    char names[VALUES_MAX][24]; // as an option is called, with '_' for '-'; "": as it is
+    char names[VALUES_MAX][24]; // an option's name, with '_' for '-'; "": as it is
 } values;
 
 static const char *name_of(const values *v, const option *o) {
@@ -73,7 +73,7 @@ static values values_of(chat *c) {
     return v;
 }
 
-// The effective value of a setting that nobody has set: the file's, else the usual one.
+// The effective value of a setting that was not set: the file's, else the default.
 static double default_value(const chat *c, const char *name) {
     tern_model_info info;
     tern_model_get_info(c->model, &info);

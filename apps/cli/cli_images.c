@@ -57,7 +57,7 @@ tern_image_tokens **see_images(tern_model *model, const char **paths, int n) {
     return image_tokens;
 }
 
-// A text that has no places for its images gets them in front.
+// A text without placeholders gets its images in front.
 static void add_places(const tern_model *model, int n, ids *prompt) {
     tern_media_info info;
     size_t n_before = 0, k = 0;

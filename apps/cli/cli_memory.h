@@ -7,11 +7,11 @@
 
 typedef struct memory_args {
     const char *folder;
-    model_args model; // that makes vectors; its path: NULL, the one that the memory knows
+    model_args model; // makes the vectors; path NULL: the one named in the memory
     string_list where;
     bool json;
     const char *reranker; // a model; NULL: none
-    int n_candidates;     // that it reads
+    int n_candidates;     // that the reranker reads
 } memory_args;
 #define MEMORY_OPTION(a)                                                                           \
     {                                                                                              \
@@ -59,21 +59,21 @@ typedef struct memory {
     tern_model *reranker;
 } memory;
 
-// Opens the store, and the model that is given or that the store knows. counter: whose tokens
-// count, NULL: the model's. False after printing why not; *status is then the exit status. Ends
-// with close_memory in either case.
+// Opens the store, and the model that is given or named in the store. counter: counts tokens, NULL:
+// the model does. False after printing why not; *status is then the exit status. Call close_memory
+// in either case.
 bool open_memory(const command *self, memory_args *args, bool must_exist, bool with_model,
                  const tern_model *counter, memory *out, int *status);
 void close_memory(memory *m);
 // Opens the reranker, if one is given. False after printing why not.
 bool open_reranker(const command *self, const memory_args *args, memory *m, int *status);
 
-// The path of the model that the store in `folder` knows, if it is still there; "": it knows none.
-// False after printing why there is no such store.
+// The path of the model named in the store in `folder`, if the file still exists; "": none is
+// named. False after printing why there is no such store.
 bool memory_model(const char *folder, bool must_exist, text *path);
 
-// The filters of --where; false after printing what is wrong with one. free_filters frees them in
-// either case.
+// The filters of --where; false after printing an error in one. free_filters frees them in either
+// case.
 bool read_filters(const command *self, const string_list *where, tern_memory_filter **out);
 void free_filters(tern_memory_filter *filters, size_t n);
 // The end of a job with --where: closes, and frees its filters and the words they were read from.

@@ -1,4 +1,4 @@
-// What tern serve and tern mcp share: models that others ask.
+// What tern serve and tern mcp share: models for other programs.
 #ifndef TERN_CLI_SERVE_H
 #define TERN_CLI_SERVE_H
 
@@ -17,7 +17,8 @@ typedef struct serve_args {
     bool no_page, mcp;
     const char *memory, *embedder, *reranker, *codec;
     int n_candidates; // that the reranker reads
-    // With the embedder and the reranker; their places among them from 1, 0: none.
+    // n_models includes the embedder and the reranker; their places in the list count from 1, 0:
+    // none.
     size_t n_models, n_embedder, n_reranker;
 } serve_args;
 

@@ -1,5 +1,5 @@
 // tern agent: a model that calls tools until a task is done. The loop is the library's
-// (tern_agent.h), the tools are in apps/agent; here is what a person sees of it and is asked.
+// (tern_agent.h), the tools are in apps/agent; this file has what the user sees and is asked.
 #include "agent_screen.h"
 #include "cli_memory.h"
 
@@ -32,11 +32,11 @@ typedef struct agent_run {
     agent_log log;
     permission permission;
     const char *decision; // on the last call
-    bool streams;         // the model's text, as it comes
+    bool streams;         // shows the model's text as it is generated
     agent_screen screen;
 } agent_run;
 
-typedef struct guard { // a tool, as the loop calls it
+typedef struct guard { // wraps a tool for the loop
     agent_run *run;
     size_t tool;
 } guard;
@@ -99,7 +99,7 @@ static bool on_event(void *user, const tern_agent_event *e) {
 
 // ---- Calls -------------------------------------------------------------------------------------
 
-// Whole words: what is typed by mistake runs nothing.
+// Whole words: a key pressed by mistake runs nothing.
 static permission_answer ask_user(void *user, const char *name) {
     permission_answer answer = PERMISSION_NO;
     tern_strbuf question = {0};
@@ -116,7 +116,7 @@ static permission_answer ask_user(void *user, const char *name) {
     return answer;
 }
 
-// A server's question, and a line.
+// Shows a server's question and reads a line.
 static bool ask_for_server(void *user, const char *question, size_t n, tern_strbuf *answer) {
     text line = {0};
     (void)user;

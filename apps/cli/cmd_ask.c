@@ -1,4 +1,4 @@
-// tern ask: answers a question from what a memory has, and says from where.
+// tern ask: answers a question from a memory, and names the sources.
 #include "cli_memory.h"
 
 #include <stdlib.h>
@@ -41,8 +41,8 @@ static void put_prompt(text *t, const tern_memory_hits *hits, const text *questi
     text_append(t, question->ptr, question->n);
 }
 
-// What the context has left for passages, beside the question, the answer and what the template and
-// the passages' names take. Less than 64: nothing fits.
+// The context's room for passages, beside the question, the answer, the template's text and the
+// passages' names. Less than 64: nothing fits.
 static int room_for_passages(const ask_args *args, const tern_model *model,
                              const tern_session *session, const text *question) {
     size_t n_question = 0;

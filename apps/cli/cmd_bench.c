@@ -23,7 +23,7 @@ typedef struct row {
     double median, least, most; // tokens/s
     uint64_t bytes_per_token;
     double gb_per_s, percent_of_read, percent_of_int8; // negative: not known
-    double load_seconds, macs_per_token;               // 0: not int8
+    double load_seconds, macs_per_token;               // macs_per_token 0: not int8
     tern_profile_row *profile;                         // of a separate run
     size_t n_profile;
 } row;
@@ -35,7 +35,7 @@ typedef struct table {
     uint64_t n_params;
     tern_machine_limits limits[COUNT_LIST_MAX]; // for each number of threads
     size_t n_limits, peak_bytes;
-    tern_device_memory memory; // with one session, and the peak
+    tern_device_memory memory; // with one session: now and peak
     const char *cache;
 } table;
 
@@ -46,7 +46,7 @@ static bool ignore_text(void *user, const char *bytes, size_t n) {
     return true;
 }
 
-// Seconds for n tokens of prompt or of answer, or a negative number after printing why not.
+// Seconds for n tokens of prompt or of answer; negative after printing why not.
 static double measure_once(tern_session *session, const int32_t *tokens, bool is_prompt, int n) {
     tern_error err = {0};
     tern_session_reset(session);
@@ -57,7 +57,7 @@ static double measure_once(tern_session *session, const int32_t *tokens, bool is
         fail("%s", err.message);
         return -1;
     }
-    // Of n + 1 tokens the first comes from the prompt's scores and n from a step each.
+    // n + 1 tokens: the first comes from the prompt's scores, the others from a step each.
     const tern_sampling greedy = {0};
     const tern_generate_params params = {
         .sampling = &greedy, .max_tokens = n + 1, .ignore_end = true};
@@ -92,7 +92,7 @@ static bool measure(tern_session *session, const int32_t *tokens, int n_repeats,
     return ok;
 }
 
-// Times the kernels in a separate session, since that makes it slower.
+// Times the kernels in a separate session, since timing makes it slower.
 static bool profile(tern_model *model, session_args options, const int32_t *tokens, row *r) {
     const tern_profile_row *rows;
     tern_error err = {0};
@@ -107,15 +107,15 @@ static bool profile(tern_model *model, session_args options, const int32_t *toke
     return ok;
 }
 
-// Multiply-accumulates for a prompt token: all weights but the embedding table, of which one row is
-// looked up (and which, as the output head, is multiplied with the last token only).
+// Multiply-accumulates for a prompt token: all weights but the embedding table, where one row is
+// looked up (as the output head, it is multiplied with the last token only).
 static double macs_per_token(const tern_model_info *info) {
     if (!strcmp(info->ternary_layout, "none")) return 0;
     double embedding = (double)info->n_vocab * info->n_embd;
     return (double)info->n_params > embedding ? (double)info->n_params - embedding : 0;
 }
 
-// Fills in the meaning of the speeds, once the machine was measured too.
+// Compares the speeds with the machine's limits, once those were measured too.
 static void compare(row *r, const tern_machine_limits *limits) {
     r->gb_per_s = r->percent_of_read = r->percent_of_int8 = -1;
     if (!r->is_prompt) r->gb_per_s = r->median * (double)r->bytes_per_token * 1e-9;
@@ -179,7 +179,7 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
     describe(t, &info);
     if (!args->session.n_context)
         args->session.n_context = n_prompt > n_answer ? n_prompt : n_answer;
-    // The speed does not depend on which tokens they are; these are spread over the vocabulary.
+    // The speed does not depend on the choice of tokens; these are spread over the vocabulary.
     int32_t *tokens = must_alloc(NULL, (size_t)n_prompt + 1, sizeof *tokens);
     for (int i = 0; i <= n_prompt; i++)
         tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)info.n_vocab);
@@ -195,7 +195,7 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
     return status;
 }
 
-// After the models, since measuring takes memory that is not theirs.
+// After the models, since measuring allocates memory besides theirs.
 static void measure_machine(const bench_args *args, table *t) {
     tern_error err = {0};
     t->peak_bytes = tern_heap_get().process_max;
@@ -318,7 +318,7 @@ static void print_json(const table *t) {
     printf("\n]}\n");
 }
 
-// Instead of the tables: what speculation gains.
+// Instead of the tables: the gain of speculation.
 static int bench_speculation(const command *self, bench_args *args, const char *corpus,
                              const speculation_args *speculation, bool has_prompts, int n_prompts) {
     const chains_bench b = {.speculation = speculation,

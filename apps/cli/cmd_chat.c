@@ -137,7 +137,7 @@ static void greet(const chat *c) {
     const char *slash = strrchr(info.path, '/');
     const char *name = info.name && *info.name ? info.name : slash ? slash + 1 : info.path;
     char line[1024];
-    const char *why = strstr(info.device, " (no GPU: "); // was said in front of this
+    const char *why = strstr(info.device, " (no GPU: "); // was printed before this
     renderer *r = render_open(true, false);
     snprintf(line, sizeof line,
              "%s (%s, %.3g%s weights) on %.*s, context of %d tokens\n"
@@ -151,7 +151,7 @@ static void greet(const chat *c) {
     render_close(r);
 }
 
-// In a script the status says whether everything was done.
+// In a script the status shows whether all commands succeeded.
 static int converse(chat *c) {
     line_reader *reader = line_open(c->interactive, chat_complete, c);
     text question = {0};

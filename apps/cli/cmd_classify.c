@@ -1,4 +1,4 @@
-// tern classify: what images show.
+// tern classify: labels for images.
 #include "cli.h"
 #include "cli_images.h"
 
@@ -15,7 +15,7 @@ typedef struct classify_args {
     bool json, as_stored;
 } classify_args;
 
-typedef struct label_names { // of labels, a line each; no names: the model's
+typedef struct label_names { // names for the labels, one per line; n 0: the model's
     text source;
     const char **list;
     size_t n;

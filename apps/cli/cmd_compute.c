@@ -1,4 +1,4 @@
-// tern compute: one of a model's graphs on arrays from files.
+// tern compute: runs one of a model's graphs on arrays from files.
 #include "cli.h"
 #include "tern_tools.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct arrays {
-    tern_array *list; // their names are copies
+    tern_array *list; // owns the names
     const char **paths;
     size_t n;
 } arrays;
@@ -20,7 +20,7 @@ static void free_arrays(arrays *a) {
     free(a->paths);
 }
 
-// "NAME=FILE" each. Returns false after printing what is wrong.
+// "NAME=FILE" each. Returns false after printing an error.
 static bool name_arrays(arrays *a, const string_list *words, const char *which) {
     a->list = must_alloc(NULL, words->n + 1, sizeof *a->list);
     a->paths = must_alloc(NULL, words->n + 1, sizeof *a->paths);
@@ -58,7 +58,7 @@ static int read_all(arrays *in) {
 
 static int run(const command *self, model_args *args, tern_compute_desc *desc, arrays *in,
                arrays *out, bool json) {
-    int status = read_all(in); // before the model, which takes longer
+    int status = read_all(in); // before opening the model, which takes longer
     tern_error err = {0};
     tern_model *model = status == EXIT_OK ? open_model(self, args, &status) : NULL;
     if (!model) return status;

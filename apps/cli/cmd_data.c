@@ -1,4 +1,4 @@
-// tern data: text to train on. Three jobs, each a command of its own with options and help.
+// tern data: prepares text for training. Three jobs, each a command with its own options and help.
 #include "cli.h"
 #include "tern_train.h"
 

@@ -1,4 +1,4 @@
-// tern datagen: training data that a model writes.
+// tern datagen: a model writes training data.
 #include "cli.h"
 #include "tern_tools.h"
 
@@ -126,7 +126,7 @@ static int make(datagen_args *args, tern_model *model) {
     d->mentions = args->mentions.items, d->n_mentions = args->mentions.n;
     d->required = args->required.items, d->n_required = args->required.n;
     d->forbidden = args->forbidden.items, d->n_forbidden = args->forbidden.n;
-    // To the library 0 is the usual number; here it is given.
+    // To the library 0 means the default; here it is meant as 0.
     d->min_quality = d->min_quality > 0 ? d->min_quality : -1;
     d->max_repetition = d->max_repetition > 0 ? d->max_repetition : 1e-6f;
     d->max_similarity = d->max_similarity > 0 ? d->max_similarity : 1e-6f;

@@ -1,4 +1,4 @@
-// tern diagnose: is the device sound, and does it compute a model as the CPU does?
+// tern diagnose: checks that the device works, and computes a model as the CPU does.
 #include "cli.h"
 #include "tern_tools.h"
 

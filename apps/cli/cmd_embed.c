@@ -8,10 +8,10 @@
 
 enum { FORMAT_JSON, FORMAT_NPY, FORMAT_RAW };
 
-typedef struct texts { // pieces of bytes that are kept elsewhere
+typedef struct texts { // pieces of memory owned elsewhere
     tern_embed_text *list;
     size_t n, capacity;
-    text *sources; // whose memory they are
+    text *sources; // own the memory
     size_t n_sources;
 } texts;
 
@@ -45,7 +45,7 @@ static void free_texts(texts *t) {
     free(t->list);
 }
 
-// A text for each line, without its end; the last one need not have one.
+// A text for each line, without the newline; the last line need not have one.
 static void add_lines(texts *t, const char *bytes, size_t n) {
     for (size_t at = 0, end; at < n; at = end + 1) {
         const char *feed = memchr(bytes + at, '\n', n - at);
@@ -54,7 +54,7 @@ static void add_lines(texts *t, const char *bytes, size_t n) {
     }
 }
 
-// Texts of JSON are not those of the file: they are kept one after the other.
+// Texts in JSON have escapes: decoded copies are kept, one after the other.
 typedef struct json_texts {
     text *to;
     size_t *ends;
@@ -111,7 +111,7 @@ typedef struct sink {
     const char *path;
     tern_output *out; // JSON and raw
     text line;
-    vectors all; // NPY, whose beginning says how many rows there are
+    vectors all; // for NPY, whose header has the number of rows
 } sink;
 
 static bool failed(const tern_error *err) {
@@ -149,7 +149,7 @@ static void put_raw(text *line, const float *row, size_t n) {
     }
 }
 
-// A line of JSON is an object of the text's number and its vector or, of similarities, a list.
+// A line of JSON is an object with the text's number and its vector, or a list of similarities.
 static bool write_row(sink *s, const float *row, const char *name, size_t index) {
     tern_error err = {0};
     size_t n = s->all.n_dims;
@@ -187,7 +187,7 @@ static void close_sink(sink *s) {
 
 // ---- Vectors ------------------------------------------------------------------------------------
 
-#define PIECE 4096 // texts whose vectors are computed before they are written
+#define PIECE 4096 // texts whose vectors are computed, then written
 
 typedef bool (*rows_fn)(void *user, const float *rows, size_t first, size_t n);
 
@@ -207,7 +207,7 @@ static size_t dims_of(tern_model *model, const embed_args *args) {
     return (size_t)(args->n_dims ? args->n_dims : info.n_dims);
 }
 
-// A decoder whose files name no pooling; what the library says of it has no options.
+// For a decoder whose files name no pooling: the library's message does not name the option.
 static bool lacks_pooling(const tern_model *model) {
     tern_embedding_info info;
     tern_embedding_get_info(model, &info);
@@ -425,7 +425,7 @@ static bool compare(const vectors *a, const vectors *b, const embed_args *args) 
     return ok;
 }
 
-// `tern embed --similarity A B` without a model: B is then the word that is the model elsewhere.
+// `tern embed --similarity A B` without a model: B is then the word that otherwise names the model.
 static int run_similarity(const command *self, embed_args *args, const char **words, int n_words) {
     const char *paths[2] = {args->similarity, n_words ? words[0] : args->model.path};
     vectors v[2] = {{0}, {0}};

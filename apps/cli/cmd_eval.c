@@ -14,7 +14,7 @@ typedef enum output { OUTPUT_MD, OUTPUT_JSON } output;
 
 // ---- Perplexity --------------------------------------------------------------------------------
 
-// A model that knows nothing of a text has a perplexity with more digits than fit a table.
+// A model that fits a text badly has a perplexity with more digits than fit a table.
 static void print_value(double x) { printf(x < 1e9 ? "| %.4f " : "| %.6g ", x); }
 
 static void print_perplexity(const tern_perplexity *p, const char *model, const char *file,
@@ -146,8 +146,9 @@ static int is_jsonl(const struct dirent *e) {
     return n > 6 && !strcmp(e->d_name + n - 6, ".jsonl");
 }
 
-// Adds the mean over the rows from `first` on: of each metric over the files, as the harness does
-// for BLiMP, or for MMLU over their items. Files are independent, so their squared errors add up.
+// Adds the mean over the rows from `first` on: each metric's mean over the files, as the harness
+// does for BLiMP, or over their items, as for MMLU. Files are independent, so their squared errors
+// add up.
 static void add_mean(suite *s, const char *task, size_t first) {
     size_t n_items = 0;
     bool by_items = !strcmp(task, "mmlu");

@@ -1,4 +1,4 @@
-// tern graph: what a model computes, after each pass.
+// tern graph: a model's graph, after each pass.
 #include "cli.h"
 #include "tern_tools.h"
 

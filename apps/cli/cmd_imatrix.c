@@ -1,4 +1,4 @@
-// tern imatrix: how large what goes into each matrix is, for tern convert --imatrix.
+// tern imatrix: how large the inputs of each matrix are, for tern convert --imatrix.
 #include "cli.h"
 #include "tern_tools.h"
 

@@ -1,4 +1,4 @@
-// tern inspect: what is in a model file.
+// tern inspect: the contents of a model file.
 #include "cli.h"
 #include "tern_tools.h"
 

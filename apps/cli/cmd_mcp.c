@@ -1,5 +1,5 @@
-// tern mcp: the engine as tools of a program that starts it, which speaks the Model Context
-// Protocol through its standard input and output. What it does is in apps/serve.
+// tern mcp: the engine as tools for the program that starts it, by the Model Context Protocol on
+// standard input and output. The work is done in apps/serve.
 #include "cli_memory.h"
 #include "cli_serve.h"
 

@@ -72,7 +72,7 @@ bool open_reranker(const command *self, const memory_args *args, memory *m, int 
     model_args model = args->model;
     if (!args->reranker) return true;
     model.path = args->reranker;
-    model.pooling = 0; // as its files say
+    model.pooling = 0; // as its files specify
     m->reranker = open_model(self, &model, status);
     return m->reranker != NULL;
 }

@@ -1,4 +1,4 @@
-// tern mine: from a model and the shards of its text to a table of chains for --enable-chains.
+// tern mine: makes a table of chains for --enable-chains, from a model and shards of its text.
 #include "cli.h"
 #include "tern_tools.h"
 #include "tern_train.h"
@@ -40,7 +40,7 @@ static int mine(tern_model *model, const tern_mine_desc *desc, const char *out, 
     tern_error err = {0};
     tern_status status = tern_mine(&chains, model, desc, &s, &err);
     end_progress();
-    bool is_first = !desc->comm || desc->comm->rank == 0; // the table is the same everywhere
+    bool is_first = !desc->comm || desc->comm->rank == 0; // the table is the same in every process
     if (status == TERN_OK && is_first) status = tern_chains_save(chains, out, &err);
     if (status == TERN_OK && is_first) {
         printf(

@@ -1,4 +1,4 @@
-// tern pull, list, show, ps, rm: models by their names. What they do is in apps/hub.
+// tern pull, list, show, ps, rm: models by their names. The work is done in apps/hub.
 #include "cli.h"
 
 #include <stdlib.h>

@@ -22,9 +22,9 @@ typedef struct run_args {
 
 typedef struct output {
     text all;        // kept for --json
-    renderer *shown; // on a terminal; NULL: as it is
+    renderer *shown; // on a terminal; NULL: the text unchanged
     bool json;
-    char last; // character that was written
+    char last; // last character written
 } output;
 
 static bool on_text(void *user, const char *bytes, size_t n) {
@@ -36,16 +36,16 @@ static bool on_text(void *user, const char *bytes, size_t n) {
 
 // ---- The text -----------------------------------------------------------------------------------
 
-// Standard input that somebody has put there: a pipe or a file. Not /dev/null or a terminal.
+// Whether standard input was redirected: a pipe or a file. Not /dev/null or a terminal.
 static bool has_input(void) {
     struct stat s;
     return fstat(STDIN_FILENO, &s) == 0 && (S_ISFIFO(s.st_mode) || S_ISREG(s.st_mode));
 }
 
-// Whether there is a person to talk with instead.
+// Whether to chat with a person instead.
 static bool has_person(void) { return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); }
 
-// What a person has put into a pipe, without the ends of its last lines, which belong to no text.
+// The text from a pipe, without its trailing newlines.
 static bool read_input(text *out) {
     if (!text_read(out, "-")) return false;
     while (out->n > 0 && strchr("\r\n", out->ptr[out->n - 1])) out->ptr[--out->n] = 0;
@@ -69,7 +69,7 @@ static bool read_prompt(run_args *args, text *prompt) {
 }
 
 #define SHOWN_BYTES 1000
-// What the answer continues, on a terminal; of a long text the end.
+// Shows the text that the answer continues, on a terminal; the end of a long text.
 static void show_prompt(renderer *r, const text *prompt) {
     size_t from = prompt->n > SHOWN_BYTES ? prompt->n - SHOWN_BYTES : 0;
     while (from < prompt->n && ((unsigned char)prompt->ptr[from] & 0xC0) == 0x80) from++;
@@ -172,7 +172,7 @@ static void put_result(const run_args *args, const tern_model *model, tern_sessi
     printf("}\n");
 }
 
-// Of what the file has, what the prompt begins with is not computed again.
+// The part of the prompt that the file begins with is not computed again.
 static bool load_saved(const run_args *args, tern_session *session) {
     tern_error err = {0};
     if (!args->saved || access(args->saved, F_OK) != 0) return true;
@@ -246,7 +246,7 @@ end:
     return status;
 }
 
-// What needs a text, of options that a conversation does not have; NULL: nothing.
+// The first given option that needs a text and has no meaning in a conversation; NULL: none.
 static const char *needs_text(const run_args *args) {
     const grammar_args *g = &args->grammar;
     return args->json                                          ? "json"

@@ -1,4 +1,4 @@
-// tern serve: models that other programs speak to. What it does is in apps/serve.
+// tern serve: serves models to other programs. The work is done in apps/serve.
 #include "cli_serve.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "apps/hub/hub.h"
 #include "cli_memory.h"
 
-// A key a line; blank lines and those that begin with # are none. The keys point into *all.
+// One key per line; blank lines and those that begin with # are skipped. The keys point into *all.
 static bool read_keys(const char *path, text *all, string_list *keys) {
     if (!text_read(all, path)) return false;
     for (char *line = strtok(all->ptr, "\r\n"); line; line = strtok(NULL, "\r\n")) {
@@ -31,7 +31,7 @@ static bool has_models(const char *folder) {
     return has;
 }
 
-// Those that `tern pull` has brought; if there are none, those that were installed with tern.
+// The folder of models from `tern pull`; if it has none, that of models installed with tern.
 static const char *usual_folder(const char *given) {
     static char *installed; // as long as the program lives
     const char *folder = models_folder(given);
@@ -42,7 +42,7 @@ static const char *usual_folder(const char *given) {
     return NULL;
 }
 
-// Without a word of models: those that are here. A folder that is named may fill later.
+// If no models are named: those on this machine. A named folder may be filled later.
 static bool find_models(serve_args *a, serve_model *models) {
     bool is_said = a->folder || a->models.n || a->embedder || a->reranker;
     if (a->folder && !*a->folder) a->folder = models_folder(a->model.folder);
@@ -56,7 +56,7 @@ static bool find_models(serve_args *a, serve_model *models) {
     return true;
 }
 
-// The place of a model among those that are served, of which it becomes one, from 1.
+// The place of a model among those that are served, from 1; adds it if it is missing.
 static size_t place_of(serve_args *a, serve_model *models, const char *path) {
     for (size_t i = 0; i < a->n_models; i++)
         if (!strcmp(models[i].path, path)) return i + 1;
@@ -64,8 +64,8 @@ static size_t place_of(serve_args *a, serve_model *models, const char *path) {
     return a->n_models;
 }
 
-// The embedding model of the memory is served like the others. It is named, or "none", or else the
-// one that made the memory's vectors.
+// The embedding model of the memory is served like the others. It is the named one, or none for
+// "none", or by default the one that made the memory's vectors.
 static bool find_embedder(serve_args *a, serve_model *models, text *known) {
     const char *path = NULL;
     if (a->embedder && strcmp(a->embedder, "none") != 0) {
@@ -95,7 +95,7 @@ static bool find_codec(serve_args *a) {
 
 static bool is_one(const serve_args *a) { return a->models.n == 1 && !a->folder; }
 
-// Ollama's time, or for ever if the server has only one.
+// By default Ollama's time, or for ever if the server has only one model.
 static bool read_keep(const serve_args *a, double *seconds) {
     const char *t = a->keep_alive ? a->keep_alive : is_one(a) ? "-1" : "5m";
     if (serve_read_duration(t, strlen(t), seconds)) return true;
@@ -103,7 +103,8 @@ static bool read_keep(const serve_args *a, double *seconds) {
     return false;
 }
 
-// Three quarters of what the machine has; of a single model the operating system decides.
+// By default three quarters of the machine's memory; a single model is left to the operating
+// system.
 static uint64_t models_memory(const serve_args *a) {
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (a->models_memory || is_one(a) || pages <= 0 || bytes <= 0) return a->models_memory;

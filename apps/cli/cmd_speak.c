@@ -1,4 +1,4 @@
-// tern speak: text, or the codes of a sound, to sound.
+// tern speak: turns text, or the codes of a sound, into sound.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ typedef struct speak_args {
 
 typedef struct speech {
     const speak_args *args;
-    tern_sound sound; // all of it, for a file
+    tern_sound sound; // the whole sound, for a file
     size_t capacity;
     bool failed;
 } speech;
@@ -70,7 +70,7 @@ static bool write_sound(const speech *s) {
 
 // ---- What is said ------------------------------------------------------------------------------
 
-// A vector that describes a voice: of numpy, or floats as they are.
+// A vector that describes a voice: an NPY file, or raw floats.
 static bool read_speaker(const char *path, float **out, size_t *n) {
     tern_array array = {0};
     tern_error err = {0};

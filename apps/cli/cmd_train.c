@@ -1,4 +1,4 @@
-// tern train: from shards of tokens to a model; tern train plot: its log as an image.
+// tern train: trains a model on shards of tokens; tern train plot: its log as an image.
 #include "cli.h"
 #include "tern_train.h"
 
@@ -14,7 +14,7 @@
 static volatile sig_atomic_t interrupted;
 static bool speaks = true; // the first process of a group
 
-// A step may take minutes, so the answer does not wait for it. The second time ends the process.
+// A step may take minutes, so the message does not wait for it. The second signal ends the process.
 static void on_interrupt(int signal_number) {
     static const char answer[] =
         "\ntern: stopping after this step, writing a checkpoint; once more to stop at once\n";
@@ -136,7 +136,7 @@ static void print_header(void *user, const tern_train_info *i) {
     clock_gettime(CLOCK_MONOTONIC, &r->begun);
 }
 
-// Once, when a few seconds were measured.
+// Printed once, after a few seconds.
 static void print_time(reporter *r, const tern_train_event *e) {
     char a[32], b[48];
     if (r->told_time || !isfinite(e->seconds_left) || e->step == e->n_steps) return;
@@ -189,7 +189,7 @@ static bool print_event(void *user, const tern_train_event *e) {
                 speed(e, b));
         fprintf(stderr, ", %s left%s", duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
                 r->is_terminal ? "" : "\n");
-        clock_gettime(CLOCK_MONOTONIC, &r->shown); // keeps this line for a moment
+        clock_gettime(CLOCK_MONOTONIC, &r->shown); // this line stays for a moment
     }
     fflush(stderr);
     return !interrupted;

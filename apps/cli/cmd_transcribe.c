@@ -1,4 +1,4 @@
-// tern transcribe: what is said in recordings.
+// tern transcribe: turns recordings into text.
 #include "cli.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 #include "tern_media.h"
 
 #define WORDS_MAX 4096
-#define LINE_MOST 79 // bytes of what is being said in a terminal's line: its end
+#define LINE_MOST 79 // bytes of the current speech on a terminal's line: its end
 
 enum { FORM_TEXT, FORM_JSON, FORM_SRT, FORM_VTT };
 
@@ -23,10 +23,10 @@ typedef struct printing {
     const transcribe_args *args;
     int form;
     int n;        // segments printed
-    bool is_open; // a partial text stands in the terminal's line
+    bool is_open; // a partial text is on the terminal's line
 } printing;
 
-// "00:01:02,345"; VTT has a point for the comma.
+// "00:01:02,345"; VTT has a point in place of the comma.
 static void put_time(double seconds, char point) {
     long long ms = (long long)(seconds * 1000 + 0.5);
     printf("%02lld:%02lld:%02lld%c%03lld", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, point,
@@ -144,7 +144,7 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
 
 // ---- Live --------------------------------------------------------------------------------------
 
-// In a terminal the last line is what is being said; elsewhere only JSON has it.
+// On a terminal the last line is the current speech; elsewhere only JSON has it.
 static bool on_partial(void *user, const tern_segment *s) {
     printing *p = user;
     if (p->form == FORM_JSON) {
@@ -156,7 +156,7 @@ static bool on_partial(void *user, const tern_segment *s) {
     } else {
         size_t n = strlen(s->text);
         const char *from = s->text + (n > LINE_MOST ? n - LINE_MOST : 0);
-        while (((unsigned char)*from & 0xC0) == 0x80) from++; // a whole character
+        while (((unsigned char)*from & 0xC0) == 0x80) from++; // start at a whole character
         printf("\r\033[K"), write_shown(NULL, from, strlen(from));
         p->is_open = true;
     }
@@ -174,7 +174,7 @@ static bool on_line(void *user, const tern_segment *s) {
     return !ferror(stdout) && !was_cancelled();
 }
 
-// Samples of 16 bits, one channel, at the model's rate, without a header, as they come.
+// Reads 16-bit samples as they arrive: one channel, at the model's rate, without a header.
 static bool listen_to_input(tern_model *model, const transcribe_args *args, int form) {
     enum { MOST = 1600 };
     tern_error err = {0};

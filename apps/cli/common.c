@@ -50,7 +50,7 @@ bool text_read(text *t, const char *path) {
     FILE *f = is_stdin ? stdin : fopen(path, "rb");
     char chunk[16384];
     text_append(t, "", 0);
-    // Up to the first end of input: a terminal could be read on after it, and would have to be
+    // Reads up to the first end of input: a terminal could be read further, and would have to be
     // ended twice.
     while (f && !feof(f) && !ferror(f)) {
         size_t n = fread(chunk, 1, sizeof chunk, f);
@@ -73,7 +73,7 @@ bool text_given(text *t, const char *words, const char *path) {
     return true;
 }
 
-// Why standard output first failed: later failures say less.
+// Why standard output first failed: later errors say less.
 static int out_errno;
 
 bool write_out(void *user, const char *bytes, size_t n) {
@@ -118,7 +118,7 @@ bool ends_with(const char *name, const char *end) {
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-// Bytes of the character that begins here; 0: none does.
+// Bytes of the character that begins here; 0: none begins here.
 static size_t character_at(const unsigned char *s, size_t n) {
     const size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
     if (length > n || s[0] > 0xf4) return 0;
@@ -129,7 +129,7 @@ static size_t character_at(const unsigned char *s, size_t n) {
     return is_long || is_none ? 0 : length;
 }
 
-// What is no text, such as a token's part of a character, is U+FFFD for each byte.
+// Bytes that are not text, such as a token's part of a character, become U+FFFD each.
 void put_json(FILE *f, const char *s, size_t n) {
     putc('"', f);
     for (size_t i = 0, length; i < n; i += length) {
@@ -194,8 +194,8 @@ const char *device_of(const model_args *args) {
     return args->finds_gpu ? "auto" : NULL;
 }
 
-// Where the model runs and why, for who has left that to tern: in one line, on a terminal or if it
-// was asked for.
+// Prints in one line where the model runs and why, if the device is "auto": on a terminal, or if
+// the option was given.
 static void say_device(const model_args *args, const char *device) {
     const char *asked = device_of(args);
     bool is_said = args->device != NULL;
@@ -302,7 +302,7 @@ sampling_args sampling_args_default(void) {
 tern_generate_params generate_params(sampling_args *args) {
     args->sampling.top_k = args->top_k;
     if (args->window >= 0) args->sampling.penalty_window = args->window;
-    if (args->samplers) // one that is too long fills it, and is refused
+    if (args->samplers) // a list that is too long fills it, and is refused
         memcpy(args->sampling.samplers, args->samplers,
                strnlen(args->samplers, sizeof args->sampling.samplers));
     return (tern_generate_params){
@@ -350,7 +350,7 @@ void print_stats(const tern_generate_stats *s) {
 
 bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, ids *out) {
     tern_error err = {0};
-    // No text has more tokens than bytes, except for those that the tokenizer adds around it.
+    // No text has more tokens than bytes, except for those that the tokenizer adds at its ends.
     for (size_t room = n + 16, need = 0;; room = need) {
         out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
         if (tern_tokenize(model, s, n, flags, out->ptr, room, &need, &err) != TERN_OK) {

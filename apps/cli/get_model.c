@@ -26,7 +26,7 @@ const char *size_text(uint64_t bytes, char out[24]) {
 
 typedef struct pull_view {
     double began;
-    uint64_t first; // bytes that were there
+    uint64_t first; // bytes present at the start
     progress_clock clock;
     bool is_terminal, has_begun;
 } pull_view;
@@ -70,8 +70,8 @@ static bool begins(const char *s, const char *front) {
     return strncmp(s, front, strlen(front)) == 0;
 }
 
-// Whether a name that nothing here has is one that the hub may have. A path with a mistake in it
-// is not told to a hub: one whose first folder is there.
+// Whether the hub may have a name that was not found here. A mistyped path, whose first folder
+// exists, is not sent to a hub.
 static bool is_of_hub(const char *name) {
     text first = {0};
     const char *slash = strchr(name, '/');
@@ -85,14 +85,14 @@ static bool is_of_hub(const char *name) {
     return !is_here;
 }
 
-// "640 MB, licence apache-2.0". What the hub does not say is not said.
+// "640 MB, licence apache-2.0". Facts that the hub does not give are left out.
 static void describe(const hub_offer *o, char *out, size_t size) {
     char bytes[24];
     snprintf(out, size, "%s%s%s", o->bytes ? size_text(o->bytes, bytes) : "size unknown",
              o->licence[0] ? ", licence " : ", no licence named", o->licence);
 }
 
-// Asks on the terminal, once; anything but a yes is a no, and what was typed before is no answer.
+// Asks on the terminal, once; anything but a yes is a no, and earlier input is discarded.
 static bool says_yes(void) {
     char line[16] = "";
     tcflush(STDIN_FILENO, TCIFLUSH);
@@ -131,7 +131,7 @@ static bool get_model(const char *folder, const char *name, const char *why) {
         return false;
     }
     describe(&offer, what, sizeof what);
-    text line = {0}; // the hub's words: nothing that a terminal would obey
+    text line = {0}; // it quotes the hub, so put_plain prints it
     const char *const parts[] = {
         name, " is not here. On the hub: ", offer.source, ", ", offer.shown, " (", what, ")"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) text_puts(&line, parts[i]);

@@ -1,11 +1,11 @@
-// Options that say what an answer may be.
+// Options that restrict the answer.
 #include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// The file's text, into `content`; FILE may be the JSON or the rules themselves where they cannot
-// be a name.
+// The file's text, into `content`; FILE may be the JSON or the rules themselves if it cannot be a
+// file name.
 static bool read_source(const char *file, text *content) {
     if (*file != '{') return text_read(content, file);
     text_puts(content, file);

@@ -1,11 +1,11 @@
-// What somebody may have meant who wrote a name that nothing has.
+// Guesses the intended name from an unknown one.
 #include "cli.h"
 
 #include <string.h>
 
 #define LETTERS_MAX 32
 
-// Letters to add, leave out, replace or swap with their neighbour.
+// The number of letters to add, remove, replace or swap with a neighbour.
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     size_t rows[3][LETTERS_MAX + 1];
     for (size_t j = 0; j <= m; j++) rows[0][j] = j;
@@ -32,7 +32,7 @@ void guess_try(guess *g, const char *name) {
     if (is_begun)
         d = 1;
     else if (d > (n < 6 ? 1 : 2) || d >= m)
-        return; // other words of that length are as near
+        return; // any word of that length is as near
     if (g->best && d >= g->least) return;
     g->best = name;
     g->least = d;

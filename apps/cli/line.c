@@ -1,5 +1,5 @@
 // Line editing by libedit, with keys read here: a Ctrl-C while waiting for a key must end the line
-// and not the program, and libedit itself would go on reading.
+// and not the program, whereas libedit would read on.
 #include "line.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include "base/lazy.h"
 
 #define HISTORY_MAX 1000
-#define PASTE_MAX   ((size_t)1 << 20) // bytes; what is longer is cut
+#define PASTE_MAX   ((size_t)1 << 20) // bytes; longer input is cut
 
 struct line_reader {
     EditLine *el; // NULL: not a terminal
@@ -27,7 +27,7 @@ struct line_reader {
     line_complete_fn complete;
     void *user;
     const char *prompt;
-    char *line; // of getline, or a copy of libedit's
+    char *line; // from getline, or a copy of libedit's
     size_t capacity;
     struct termios before; // of the terminal
     bool has_before;
@@ -51,7 +51,7 @@ void line_clear_interrupt(void) { interrupted = 0; }
 
 // ---- Keys --------------------------------------------------------------------------------------
 
-// libedit's: 1 and a character, 0 at the end, -1 when interrupted.
+// For libedit: 1 and a character, 0 at the end, -1 if interrupted.
 static int read_key(EditLine *el, wchar_t *out) {
     mbstate_t state = {0};
     for (;;) {
@@ -74,8 +74,8 @@ static int read_key(EditLine *el, wchar_t *out) {
     }
 }
 
-// What a terminal pastes between its marks is text and no keys: its lines are one message, which
-// only Enter sends.
+// Text pasted between a terminal's marks is text, not keys: its lines are one message, which only
+// Enter sends.
 static unsigned char take_paste(EditLine *el, int key) {
     static const char end[] = "\033[201~";
     const size_t n_end = sizeof end - 1;
@@ -88,7 +88,7 @@ static unsigned char take_paste(EditLine *el, int key) {
         ssize_t got = read(STDIN_FILENO, &byte, 1);
         if (got < 0 && errno == EINTR && !interrupted) continue;
         if (got <= 0) break;
-        if (all.n == PASTE_MAX) all.n -= n_end; // the end may still come
+        if (all.n == PASTE_MAX) all.n -= n_end; // the end mark may still come
         text_append(&all, &byte, 1);
     }
     if (all.n >= n_end && !memcmp(all.ptr + all.n - n_end, end, n_end)) all.n -= n_end;
@@ -105,7 +105,8 @@ static unsigned char take_paste(EditLine *el, int key) {
     return ok ? CC_REFRESH : CC_ERROR;
 }
 
-// Characters that are seen as one, such as a joined emoji or a letter with its accents, go at once.
+// Characters that look like one, such as a joined emoji or a letter with accents, are deleted
+// together.
 static unsigned char delete_cluster(EditLine *el, int key) {
     const LineInfo *info = el_line(el);
     const size_t n = (size_t)(info->cursor - info->buffer);
@@ -172,7 +173,7 @@ void line_complete_path(const char *path, string_list *out) {
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (strncmp(e->d_name, name, strlen(name)) != 0) continue;
-        if (e->d_name[0] == '.' && !*name) continue; // hidden, unless asked for
+        if (e->d_name[0] == '.' && !*name) continue; // hidden, unless requested
         char *found = join(shown, e->d_name), *real = join(folder, e->d_name);
         bool is_folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
         char *word = join(found, is_folder ? "/" : "");
@@ -190,7 +191,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// Tab: adds what all candidates have in common; if that adds nothing, lists them.
+// Tab: adds the common beginning of all candidates; if that adds nothing, lists them.
 static unsigned char complete_word(EditLine *el, int key) {
     line_reader *r = NULL;
     string_list words = {0};
@@ -337,11 +338,11 @@ static void mark_pastes(bool marks) {
 char *line_read(line_reader *r, const char *prompt) {
     if (!r->el) return interrupted ? NULL : read_plain(r);
     r->prompt = prompt;
-    el_set(r->el, EL_PREP_TERM, 1); // before the prompt is seen: what answers it is for the editor
+    el_set(r->el, EL_PREP_TERM, 1); // before the prompt is shown: the editor must get the reply
     mark_pastes(true);
     char *line = edit_line(r);
     mark_pastes(false);
-    struct termios quiet; // a Ctrl-C during an answer is no part of it
+    struct termios quiet; // a Ctrl-C during an answer is not echoed into it
     if (tcgetattr(STDIN_FILENO, &quiet) == 0) {
         quiet.c_lflag &= ~(tcflag_t)ECHOCTL;
         tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);

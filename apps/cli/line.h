@@ -1,4 +1,4 @@
-// Lines from the user: with editing and history in a terminal, else as they come.
+// Lines from the user: with editing and history on a terminal, else unchanged.
 #ifndef TERN_CLI_LINE_H
 #define TERN_CLI_LINE_H
 
@@ -18,7 +18,7 @@ line_reader *line_open(bool interactive, line_complete_fn complete, void *user);
 void line_complete_path(const char *path, string_list *out);
 void line_add_word(string_list *out, const char *word); // a copy
 void line_close(line_reader *r);                        // saves the history
-// One line without its newline, valid until the next call; NULL when the user leaves (end of input,
+// One line without its newline, valid until the next call; NULL if the user leaves (end of input,
 // Ctrl-D on an empty line, Ctrl-C twice on an empty line).
 char *line_read(line_reader *r, const char *prompt);
 

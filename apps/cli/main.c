@@ -64,13 +64,13 @@ const command cli_commands[] = {
 };
 
 static int complain(int status, const char *format, va_list args) {
-    char *line = NULL; // of any length, as names in it are
+    char *line = NULL; // of any length, like the names in it
     if (vasprintf(&line, format, args) < 0) {
         fprintf(stderr, "tern: out of memory\n");
         return status;
     }
     fputs("tern: ", stderr);
-    put_plain(stderr, line); // one line, and nothing of what it quotes hides or is obeyed
+    put_plain(stderr, line); // one line; quoted text cannot hide or control the terminal
     fputc('\n', stderr);
     free(line);
     return status;
@@ -98,7 +98,7 @@ static const command *find_command(const char *name) {
     return NULL;
 }
 
-// The job of a command, by the second word of its name.
+// Finds a command's job by the second word.
 static const command *find_job(const command *c, const char *word) {
     for (const command *j = c->jobs; j && j->name; j++)
         if (strcmp(strchr(j->name, ' ') + 1, word) == 0) return j;
@@ -155,7 +155,7 @@ static int ask_help(const command *c, const char *form) {
     return c->run ? c->run(c, 2, ask) : EXIT_OK;
 }
 
-// The options of every command and job: as in --help, or as lines for programs.
+// Prints the options of every command and job: as in --help, or as lines for programs.
 static int help_all(bool tsv) {
     const char *form = tsv ? "=tsv" : "";
     for (const command *c = cli_commands; c->name; c++) {
@@ -179,7 +179,7 @@ static int help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); // a file size limit then fails the write, like a full disk
+    signal(SIGXFSZ, SIG_IGN); // a write over the file size limit then fails, as on a full disk
     if (argc < 2) return print_commands(stderr);
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {

@@ -113,7 +113,7 @@ typedef struct adder {
     size_t n_added, n_there, n_skipped;
 } adder;
 
-// One line when the record is on the disk: nothing of it is lost from then on.
+// Prints a line once the record is on the disk: from then on nothing of it is lost.
 static bool add_text(adder *a, const text *t, const char *source, bool is_file, bool may_skip) {
     tern_error err = {0};
     tern_memory_added added;
@@ -125,7 +125,7 @@ static bool add_text(adder *a, const text *t, const char *source, bool is_file, 
     const tern_memory_add_params params = params_of(a->args, is_file && !a->args->again);
     tern_status status = tern_memory_add(a->m.store, &item, &params, &added, &err);
     if (may_skip && source && (status == TERN_ERR_FORMAT || status == TERN_ERR_ARGUMENT) &&
-        strncmp(err.message, source, strlen(source)) == 0) { // about the text, not the memory
+        strncmp(err.message, source, strlen(source)) == 0) { // not the memory's fault
         a->n_skipped++;
         return true;
     }
@@ -148,7 +148,7 @@ static bool add_text(adder *a, const text *t, const char *source, bool is_file, 
 static bool add_file(adder *a, const char *path, bool may_skip) {
     text t = {0};
     const char *source = a->args->source;
-    bool is_file = !source && strcmp(path, "-") != 0; // only its own name stands for a file
+    bool is_file = !source && strcmp(path, "-") != 0; // only a file's name identifies it
     bool ok = text_read(&t, path) && add_text(a, &t, is_file ? path : source, is_file, may_skip);
     free(t.ptr);
     return ok;
@@ -160,7 +160,7 @@ static int by_name(const void *a, const void *b) {
 
 static bool add_path(adder *a, const char *path, bool from_folder);
 
-// Everything below a folder, by name, but for what begins with a dot and links.
+// Everything below a folder, in the order of names, except links and names that begin with a dot.
 static bool add_folder(adder *a, const char *path) {
     DIR *folder = opendir(path);
     char **names = NULL;

@@ -1,4 +1,4 @@
-// tern memory recall: the passages that answer a question best.
+// tern memory recall: finds the passages that answer a question best.
 #include "cli_memory.h"
 
 #include <math.h>

@@ -40,7 +40,7 @@ static const char *const kind_names[] = {
 };
 
 // For programs (shell completions): a line for the command and one for each option, with tabs
-// between the fields: of a command its name, usage and summary; of an option the command's name,
+// between the fields: for a command its name, usage and summary; for an option the command's name,
 // -x, --name, kind, argument (or the choices), position, least and greatest value (0: none), help.
 static void print_tsv(const command *self, const option *options) {
     printf("command\t%s\t%s\t%s\n", self->name, self->usage, self->summary);
@@ -60,7 +60,7 @@ static bool in_range(const option *o, double x) {
     return x >= o->least && (o->most == 0 || x <= o->most);
 }
 
-// A whole number, with K, M or G: 1024 of them, or their squares or cubes.
+// A whole number, with K, M or G: times 1024, its square or its cube.
 static bool read_unsigned(const char *value, uint64_t *out, bool with_unit, const char **end) {
     char *after;
     errno = 0;
@@ -147,7 +147,7 @@ static bool set_value(const option *o, const char *value) {
     }
 }
 
-// What a value should have been, in words.
+// Describes the valid values in words.
 static void describe_expected(const option *o, char *out, size_t size) {
     static const char *const what[] = {
         [OPTION_COUNT] = "a whole number",
@@ -175,7 +175,7 @@ bool set_option(const option *o, const char *value, char *complaint, size_t size
 
 // ---- The command's arguments --------------------------------------------------------------------
 
-// Finds -x or --name (up to '='); *value is what is attached to it, or NULL.
+// Finds -x or --name (up to '='); *value is the value attached to it, or NULL.
 static const option *find_option(const option *options, const char *word, const char **value) {
     const char *name = word + 2, *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
@@ -196,8 +196,8 @@ static const option *find_option(const option *options, const char *word, const 
     return NULL;
 }
 
-// What -hf names, as a model's name that is downloaded without a question. It lives as long as the
-// program, as words of the command line do.
+// The value of -hf as a model's name that is downloaded without a question. It lives as long as the
+// program, like words of the command line.
 static const char *hub_address(const char *value) {
     static const char front[] = "hf://";
     char *address = must_alloc(NULL, sizeof front + strlen(value), 1);
@@ -206,8 +206,8 @@ static const char *hub_address(const char *value) {
     return address;
 }
 
-// The option named by --name or -x with its value; *i is its place in argv. False after printing
-// what is wrong.
+// The option named by --name or -x with its value; *i is its place in argv. False after printing an
+// error.
 static bool take_option(const command *self, const option *options, int argc, char **argv, int *i,
                         bool *has_value) {
     const char *word = argv[*i], *value;

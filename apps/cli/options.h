@@ -1,9 +1,8 @@
 // The options that several commands share, as rows of their tables (cli.h: option).
-// MODEL_OPTIONS(m) and the like stand in an option table, and set the members of the struct they
-// are given.
+// MODEL_OPTIONS(m) and the like go into an option table, and set the members of the given struct.
 #ifndef TERN_CLI_OPTIONS_H
 #define TERN_CLI_OPTIONS_H
-// clang-format takes a row of a table for a statement when it is in a macro.
+// clang-format takes a table row in a macro for a statement.
 // clang-format off
 
 #define OPTIONS_END {0}
@@ -73,7 +72,7 @@
      "when the context is full, drop its oldest half and go on"},                                  \
     {0, "keep", OPTION_COUNT, &(s).n_keep, "N", "first tokens that are never dropped (4)", 0,      \
      1 << 24}
-// Those that chat's /set knows, too.
+// Options that chat's /set has, too.
 #define SAMPLING_VALUES(s)                                                                         \
     {'n', "n-predict", OPTION_COUNT, &(s).n_max, "N",                                              \
      "tokens at most, 0: until the model ends (0)", 0, 1 << 24},                                   \
@@ -96,7 +95,7 @@
     {0, "penalty-window", OPTION_COUNT, &(s).window, "N", "last tokens that they see (64)", 1,     \
      1 << 24},                                                                                     \
     {0, "seed", OPTION_SEED, &(s).sampling.seed, "S", "0: another one each time (0)"}
-// How else; chat's /set knows these, too.
+// Further samplers; chat's /set has these, too.
 #define FURTHER_SAMPLERS(s)                                                                        \
     {0, "top-n-sigma", OPTION_NUMBER, &(s).sampling.top_n_sigma, "N",                              \
      "logits at most N standard deviations below the greatest, 0: all (0)", 0, 1000},              \

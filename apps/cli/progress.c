@@ -1,4 +1,4 @@
-// Progress on a terminal, and what Ctrl-C does to a command that computes for long.
+// Progress on a terminal, and Ctrl-C in a command that computes for long.
 #include "cli.h"
 
 #include <signal.h>
@@ -10,12 +10,12 @@
 
 static volatile sig_atomic_t cancelled, on_terminal;
 static tern_cancel stop;        // seen by the library between parts of a step
-static const char *left_behind; // by a command that is stopped
+static const char *left_behind; // what a stopped command leaves
 
 static void on_signal(int number) {
     static const char said[] = "\r\033[Kstopping (once more: at once)\n";
     (void)number;
-    // At once, whatever is computed meanwhile and however long it takes to end.
+    // Printed at once, however long the computation takes to end.
     if (!cancelled && on_terminal && write(STDERR_FILENO, said, sizeof said - 1) < 0)
         on_terminal = 0;
     cancelled = 1;
@@ -24,13 +24,13 @@ static void on_signal(int number) {
 
 void cancel_on_signals(const char *left) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    // No SA_RESTART: opening a pipe that nobody reads must return.
+    // No SA_RESTART: opening a pipe without a reader must return.
     const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     struct sigaction old;
     left_behind = left;
-    if (left) tern_cancel_watch(&stop); // others have something to finish when they are stopped
+    if (left) tern_cancel_watch(&stop); // other commands have something to finish
     on_terminal = isatty(STDERR_FILENO);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // nohup's stays
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // keeps what nohup ignores
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
 }
@@ -63,7 +63,7 @@ const char *time_left(progress_clock *c, double fraction, char out[48]) {
     const double now = seconds_now(), done = fraction - c->first;
     char time[32];
     out[0] = 0;
-    if (!c->began || fraction < c->last) // another phase, or the same from its beginning
+    if (!c->began || fraction < c->last) // another phase, or the same one again
         *c = (progress_clock){.began = now, .first = fraction};
     c->last = fraction;
     if (now - c->began < 2 || done <= 0 || fraction >= 1) return out; // it would be a guess

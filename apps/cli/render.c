@@ -1,6 +1,6 @@
 // A word is held back until its end is known, and the beginning of a line until its kind is known:
-// a heading, an item of a list, the fence of a block of code. Widths are those of characters, by
-// utf8proc. Blocks of code are not wrapped.
+// a heading, an item of a list, the fence of a block of code. Widths of characters are utf8proc's.
+// Blocks of code are not wrapped.
 #include "render.h"
 
 #include <ctype.h>
@@ -30,7 +30,7 @@ typedef enum line_kind {
 
 struct renderer {
     bool wrap, styled, any;                   // any: something was rendered
-    tern_plain plain;                         // what of the text is shown
+    tern_plain plain;                         // filters the text
     text out, word, head;                     // word: with the escape sequences in it
     int columns;                              // of the window, 0: unlimited
     int column, word_width, n_spaces, indent; // indent: of a wrapped line's continuation
@@ -38,7 +38,7 @@ struct renderer {
     bool in_code_block, bold, italic, escaped, joined; // escaped: after a backslash; joined: after
                                                        // a zero-width joiner
     int n_stars, n_ticks, code_ticks; // marks held back; those that opened inline code
-    bool after_space, after_word;     // what comes before the marks
+    bool after_space, after_word;     // before the marks
 };
 
 bool render_may_style(void) {
@@ -75,7 +75,7 @@ static void style(renderer *r, const char *code) {
     if (r->styled) text_puts(&r->word, code);
 }
 
-// One character of text, without any meaning.
+// One character of text, without markup.
 static void put_char(renderer *r, const char *bytes, size_t n, uint32_t code) {
     int width = code == '\t' ? 4 : utf8proc_charwidth((utf8proc_int32_t)code);
     bool modifies = r->joined || (code >= 0x1f3fb && code <= 0x1f3ff) || code == 0x200d;
@@ -92,7 +92,7 @@ static void put_char(renderer *r, const char *bytes, size_t n, uint32_t code) {
         text_append(&r->word, "?", 1);
         r->word_width++;
     } else {
-        bool alone = width == 2 && !modifies; // a line may end before and after it
+        bool alone = width == 2 && !modifies; // a line may break before and after it
         if (alone) flush_word(r);
         text_append(&r->word, bytes, n);
         if (!modifies) r->word_width += width;

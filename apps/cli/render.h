@@ -1,4 +1,4 @@
-// Text on a terminal as it is generated: words wrapped at the window's width, Markdown shown by
+// Text on a terminal as it is generated: words wrapped at the window's width, Markdown shown in
 // styles.
 #ifndef TERN_CLI_RENDER_H
 #define TERN_CLI_RENDER_H

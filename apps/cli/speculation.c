@@ -8,7 +8,7 @@
 
 // ---- Opening ------------------------------------------------------------------------------------
 
-// chain-buckets.bin in the model's folder.
+// The path of chain-buckets.bin in the model's folder.
 static void path_beside(text *path, const char *model) {
     struct stat st;
     const char *slash = strrchr(model, '/');
@@ -109,7 +109,7 @@ void print_drafts(const tern_draft_stats *s, bool visualize) {
     if (visualize) draw_histograms(s);
 }
 
-// Up to the last one that is not 0.
+// Prints up to the last one that is not 0.
 static void put_counts(FILE *f, const char *name, const size_t *counts, int n) {
     while (n > 0 && !counts[n - 1]) n--;
     fprintf(f, ",\"%s\":[", name);

@@ -9,7 +9,7 @@ static bool is_set(const char *variable) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
-// NULL if there is no place for it: then nothing is remembered. As the XDG base directory
+// NULL if there is no place for the cache: then nothing is cached. As the XDG base directory
 // specification demands, a relative path is ignored.
 static const char *state_folder(void) {
     static text folder;

@@ -1,4 +1,4 @@
-// What all transfers of ours have in common, for files that are built with libcurl.
+// Options common to all our transfers, for files built with libcurl.
 #ifndef TERN_APPS_HUB_CURL_OPTIONS_H
 #define TERN_APPS_HUB_CURL_OPTIONS_H
 
@@ -8,8 +8,8 @@
 
 #define CURL_CONNECT_SECONDS 20L
 
-// HTTP alone, to the address that is given and no other: redirections and .netrc decide nothing.
-// why: CURL_ERROR_SIZE bytes for the reason of a failure, which live as long as the transfer.
+// HTTP only, to the given address and no other: redirections and .netrc have no effect. why:
+// CURL_ERROR_SIZE bytes for the reason of a failure, which live as long as the transfer.
 static inline void curl_set_usual(CURL *c, const char *url, char *why) {
     char agent[64];
     snprintf(agent, sizeof agent, "tern/%s", tern_version());

@@ -1,18 +1,17 @@
-// Models by their names: those that lie in the models folder, and those of a hub that has the
-// interface of Hugging Face's.
+// Models by their names: those in the models folder, and those of a hub with Hugging Face's API.
 //
-// The folder is its own index: nothing is written down beside what lies in it.
+// The folder is its own index: there is no list beside its files.
 //
 //     FOLDER/stories.gguf                        "stories"
 //     FOLDER/folder                              "folder": config.json and *.safetensors
 //     FOLDER/OWNER/NAME/file-Q4_K_M.gguf         "OWNER/NAME:Q4_K_M", as `tern pull` puts it there
-//     FOLDER/OWNER/NAME/mmproj-F16.gguf          what models in this folder see with
+//     FOLDER/OWNER/NAME/mmproj-F16.gguf          the vision tower of models in this folder
 //     FOLDER/OWNER/NAME                          "OWNER/NAME": config.json and *.safetensors
 //     FOLDER/OWNER/NAME@REVISION/...             of another revision than "main"
-//     FOLDER/OWNER/NAME/.tern-pull               what a pull that is not over has so far
+//     FOLDER/OWNER/NAME/.tern-pull               the files so far of an unfinished pull
 //
 // A pull renames a model's first file (the first part of a split set, config.json) last, so that
-// what is listed is whole.
+// listed models are whole.
 #ifndef TERN_HUB_H
 #define TERN_HUB_H
 
@@ -22,7 +21,7 @@
 
 typedef struct hub_model {
     char *name;       // as above
-    char *path;       // what tern_model_open takes
+    char *path;       // the path for tern_model_open
     uint64_t bytes;   // of its files
     int64_t modified; // seconds since 1970
     size_t n_files;
@@ -34,40 +33,41 @@ typedef struct hub_list { // zero-initialise; sorted by name
     size_t n, capacity;
 } hub_list;
 
-// What lies in a folder. One that is not there has no models.
+// Lists the models in a folder. A missing folder has no models.
 tern_status hub_list_folder(hub_list *out, const char *folder, tern_error *err);
 void hub_list_free(hub_list *list);
-// Where `make install` puts the models that the repository carries: share/tern/models beside the
-// program's folder, wherever that is. NULL: it is not there. free() it.
+// Where `make install` puts the repository's models: share/tern/models beside the program's folder,
+// wherever that is. NULL: it does not exist. free() it.
 char *hub_installed_folder(void);
-// Adds what lies there and has no name that is in the list.
+// Adds the installed models whose names are not in the list.
 tern_status hub_list_installed(hub_list *list, tern_error *err);
 
-// How well a name fits a model, 0: not at all. Besides the model's own, in any case: with
+// How well a name fits a model, 0: not at all. Besides the model's own name, ignoring case: with
 // ":latest"; a short name; with "hf:", "hf://", "hf.co/" or the address of a page in front; the
 // file's, with ".gguf" or without; without the owner; without the quantization; without "-GGUF" at
 // the end. The best fit of a list counts; two equally good ones are ambiguous.
 int hub_name_fits(const hub_model *m, const char *name, size_t n);
-// The model that a name means. NULL: none, or with *other another one that fits as well.
+// The model that a name means. NULL: none, or an ambiguous name: then *other is a second model that
+// fits.
 const hub_model *hub_find(const hub_list *list, const char *name, const hub_model **other);
-// What tern_model_open takes for a name: a path that exists is itself; else a model of the folder,
-// else one that was installed with the program. The caller frees it with free().
+// The path for tern_model_open, for a name: an existing path itself, else a model of the folder,
+// else one installed with the program. The caller frees it with free().
 tern_status hub_resolve(char **path, const char *folder, const char *name, tern_error *err);
 
-// Removes a model's files, with the last model of a folder what it sees with, and its folders if
-// nothing else is in them. `name` as in hub_resolve, but never a path. *bytes: how much was freed.
+// Removes a model's files, with the last model of a folder also the vision tower, and its folders
+// if nothing else is in them. `name` as in hub_resolve, but never a path. *bytes: bytes freed.
 tern_status hub_remove(const char *folder, const char *name, uint64_t *bytes, tern_error *err);
 
 // ---- What a model is ---------------------------------------------------------------------------
 
-// Read from its files without opening it; it stays when the model is closed.
+// Facts read from a model's files without opening it.
 typedef struct hub_facts {
     char kind[16];                    // "language", "embedding", "reranker"; "": unknown
-    char architecture[64], label[96]; // label: the name that its file gives it, or ""
+    char architecture[64], label[96]; // label: the model's name in its file, or ""
     char types[32];                   // of most of its weights: "Q4_K"
     char refusal[200];                // why it cannot be opened; "": it can
     bool is_gguf;
-    bool sees; // a language model whose texts may have images
+    bool sees; // a language model that accepts images
     int64_t n_weights, n_context, n_embd, n_layers, n_vocab, file_bytes;
 } hub_facts;
 tern_status hub_read_facts(hub_facts *out, const char *path, tern_error *err);
@@ -78,49 +78,49 @@ typedef struct hub_pull_progress {
     const char *file;
     size_t i_file, n_files; // i_file from 0
     uint64_t done, all;     // bytes of all files
-    bool is_checking;       // reads what is there already
+    bool is_checking;       // reading and checking files already here
 } hub_pull_progress;
 
 // Names that stand for a repository and a type: hub_names.inc.
 typedef struct hub_short {
     const char *name, *source; // "qwen3:0.6b"; "OWNER/NAME:TYPE"
-    unsigned megabytes;        // about
+    unsigned megabytes;        // approximately
     const char *licence, *what;
 } hub_short;
 const hub_short *hub_shorts(size_t *n);
-// In any letter case; without its size a family's first. NULL: it is none.
+// Ignores case; a family's name without a size gives its first. NULL: not a short name.
 const hub_short *hub_find_short(const char *name, size_t n);
 
 typedef struct hub_pull_desc {
-    const char *folder; // of models; made if it is not there
+    const char *folder; // of models; created if missing
     const char *name; // a short name, or "hf:OWNER/NAME[/FILE or FOLDER][:QUANTIZATION][@REVISION]"
-    const char *endpoint; // "https://huggingface.co"; NULL: that
+    const char *endpoint; // "https://huggingface.co"; NULL: this one
     const char *token;    // sent to the endpoint only; NULL: none
     const char *revision; // a branch, tag or commit; NULL: the name's, else "main"
-    bool text_only; // leaves out what a GGUF sees with (mmproj*.gguf), which else comes beside it
-    int n_retries;  // of a file, each later than the one before, as long as nothing comes
+    bool text_only;       // leaves out a GGUF's vision tower (mmproj*.gguf)
+    int n_retries;        // for a file, with growing delays, while no bytes arrive
     // Returns false to cancel. Called at least once a second.
     bool (*on_progress)(void *user, const hub_pull_progress *p);
     void *user;
 } hub_pull_desc;
-// Brings a model's files into the folder. What is there already, and is what the hub has, stays;
-// what an earlier pull began goes on. *name: what it is called from then on; free() it. *n_new:
-// files that came.
+// Downloads a model's files into the folder. Files that are already there, and equal the hub's,
+// stay; files begun by an earlier pull are continued. *name: the model's name from then on; free()
+// it. *n_new: files downloaded.
 tern_status hub_pull(const hub_pull_desc *desc, char **name, size_t *n_new, tern_error *err);
 
-// What a pull would bring, by the hub's own word. Nothing is written.
+// What a pull would download, according to the hub. Nothing is written.
 typedef struct hub_offer {
     char source[300]; // "OWNER/NAME"
-    char licence[64]; // ""; the hub names none
+    char licence[64]; // "": the hub names none
     char shown[200];  // the name of the model's file, for people
     uint64_t bytes;   // of all files whose size the hub names
     size_t n_files;
 } hub_offer;
 tern_status hub_look(const hub_pull_desc *desc, hub_offer *out, tern_error *err);
 
-// What a running `tern serve`, or another server with Ollama's interface, has in memory.
+// The models that a running `tern serve`, or another server with Ollama's API, has in memory.
 typedef struct hub_running {
-    char *name, *until; // until: when it goes if nobody asks; "": it stays
+    char *name, *until; // until: when it is unloaded if not used; "": never
     uint64_t bytes, device_bytes;
     int64_t n_context;
 } hub_running;
@@ -128,7 +128,7 @@ typedef struct hub_running {
 tern_status hub_ask_running(hub_running **list, size_t *n, const char *server, const char *key,
                             tern_error *err);
 void hub_running_free(hub_running *list, size_t n);
-// Whether this program can fetch at all: it was built with libcurl.
+// Whether this program can download: it was built with libcurl.
 bool hub_can_fetch(void);
 
 #endif

@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4), by which hubs name large files, and SHA-1, by which git names small ones.
+// SHA-256 (FIPS 180-4), by which hubs identify large files, and SHA-1, by which git identifies
+// small ones.
 #include <stdio.h>
 #include <string.h>
 #include "apps/hub/hub_private.h"

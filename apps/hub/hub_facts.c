@@ -1,4 +1,4 @@
-// What a model is, from what tern_inspect says of its files.
+// Facts about a model, from tern_inspect's report on its files.
 #include <string.h>
 #include "apps/hub/hub_private.h"
 #include "base/json.h"
@@ -13,12 +13,12 @@ static bool collect(void *user, const char *text, size_t n) {
 static void copy(char *out, size_t size, tern_str s) {
     size_t n = s.len < size - 1 ? s.len : size - 1;
     if (n < s.len)
-        while (n > 0 && ((unsigned char)s.ptr[n] & 0xC0) == 0x80) n--; // no half characters
+        while (n > 0 && ((unsigned char)s.ptr[n] & 0xC0) == 0x80) n--; // no partial characters
     if (n) memcpy(out, s.ptr, n);
     out[n] = 0;
 }
 
-// The type of tensors that most bytes are of.
+// The tensor type that has most bytes.
 static tern_str main_type(const tern_json_doc *doc, const tern_json *types) {
     tern_str best = {"", 0};
     int64_t most = 0;

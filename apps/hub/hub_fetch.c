@@ -1,5 +1,5 @@
-// One GET over HTTP, by libcurl. Redirections are followed here rather than there, so that who gets
-// the token is decided in one place: the server that was asked, and no other.
+// One GET over HTTP, by libcurl. Redirections are followed here and not by libcurl, so that one
+// place decides who gets the token: only the server of the original address.
 #include <stdio.h>
 #include <string.h>
 #include "apps/hub/hub_private.h"
@@ -14,7 +14,7 @@
 #include "base/lazy.h"
 
 #define REDIRECTS_MAX 8
-#define STALL_SECONDS 30L // without a byte: the connection counts as cut
+#define STALL_SECONDS 30L // after this time without a byte the connection counts as cut
 
 typedef struct fetch {
     const hub_request *request;
@@ -23,7 +23,7 @@ typedef struct fetch {
     CURL *curl;
     uint64_t range_from;
     bool has_range, has_begun, has_failed;
-    tern_strbuf refusal; // what an answer that is no success says
+    tern_strbuf refusal; // the body of an unsuccessful answer
 } fetch;
 
 bool hub_can_fetch(void) { return true; }
@@ -79,7 +79,7 @@ static void copy_message(hub_reply *r, tern_str s) {
 static size_t on_header(char *bytes, size_t size, size_t n, void *user) {
     fetch *f = user;
     tern_str line = {bytes, size * n}, value;
-    if (hub_begins(line, "HTTP/")) { // of this answer: one before it, "100 Continue", was another
+    if (hub_begins(line, "HTTP/")) { // resets: "100 Continue" may come before
         long status = 0;
         curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
         f->reply->status = (int)status;
@@ -107,7 +107,7 @@ static int on_wait(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_of
 
 // ---- Whom to ask -------------------------------------------------------------------------------
 
-// "https://host:port" of an address; false: it is no address of the kind that is fetched here.
+// "https://host:port" of an address; false: an address that is not supported here.
 static bool origin_of(const char *url, tern_strbuf *out) {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL;
@@ -195,7 +195,7 @@ static tern_status judge(fetch *f, CURLcode code, const char *why, const char *u
                      r->message[0] ? ": " : "", r->message);
 }
 
-// One request. *next: where the server says that it is instead; the caller frees it.
+// One request. *next: the address to which the server redirects; the caller frees it.
 static tern_status ask_once(const hub_request *r, const char *url, hub_reply *reply, char **next,
                             tern_error *err) {
     char why[CURL_ERROR_SIZE] = "", *to = NULL;

@@ -1,4 +1,4 @@
-// Names: what is typed, and what the files of a hub are called. See hub_name.h.
+// Names: as typed, and of a hub's files. See hub_name.h.
 #include "apps/hub/hub_name.h"
 
 #include <ctype.h>
@@ -29,7 +29,7 @@ static tern_str drop_end(tern_str s, const char *end) {
     return s;
 }
 
-static bool cut(tern_str *s, char at, tern_str *rest) { // at the first such character
+static bool cut(tern_str *s, char at, tern_str *rest) { // at the first `at`
     const char *c = s->len ? memchr(s->ptr, at, s->len) : NULL;
     if (!c) return false;
     *rest = (tern_str){c + 1, s->len - (size_t)(c + 1 - s->ptr)};
@@ -118,7 +118,7 @@ const hub_short *hub_find_short(const char *name, size_t n) {
 
 // ---- What is typed -----------------------------------------------------------------------------
 
-// "https://huggingface.co/", "hf.co/", "hf:" and what stands for them. *is_page: the rest may be
+// "https://huggingface.co/", "hf.co/", "hf:" and equivalent forms. *is_page: the rest may be
 // OWNER/NAME/blob/REVISION/FILE.
 static tern_str drop_front(tern_str s, const char *endpoint, bool *is_page) {
     static const char *const hosts[] = {"www.huggingface.co/", "huggingface.co/", "hf.co/"};

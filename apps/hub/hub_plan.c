@@ -1,5 +1,5 @@
-// Which of a repository's files make the model that is asked for: the choice that the package for
-// browsers makes, too, with the parts of embedding models.
+// Chooses the files of a repository that make the requested model: the same choice as in the
+// browser package, and also the parts of embedding models.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ bool hub_is_module(const char *name) {
 
 // ---- Reading the listing -----------------------------------------------------------------------
 
-// A name from a hub becomes a path here: nothing in it may lead elsewhere.
+// A name from a hub becomes a path here: it must not lead elsewhere.
 static bool is_safe(tern_str name) {
     if (name.len == 0 || name.len > 1000) return false;
     for (size_t i = 0; i < name.len; i++) {
@@ -104,7 +104,7 @@ static tern_status add_file(hub_plan *all, const tern_json_doc *doc, const tern_
     return TERN_OK;
 }
 
-// What its card says, else a tag.
+// The licence on the model card, else in a tag.
 static void read_licence(hub_plan *all, const tern_json_doc *doc) {
     const tern_json *root = tern_json_root(doc);
     const tern_json *tags = tern_json_get(doc, root, "tags");
@@ -146,7 +146,7 @@ void hub_plan_free(hub_plan *plan) {
 // ---- Choosing ----------------------------------------------------------------------------------
 
 typedef struct chooser {
-    hub_plan *all, *out; // what is chosen moves from one to the other
+    hub_plan *all, *out; // chosen files move from `all` to `out`
     const hub_name *name;
     bool text_only;
     tern_error *err;
@@ -171,8 +171,8 @@ static hub_file *find_file(const chooser *c, const char *name) {
     return NULL;
 }
 
-// The part that sees of a GGUF: in the same folder, since there it is found. Of several the one
-// with the model's name, else one of a type that loses nothing or little; NULL: there is none.
+// A GGUF's vision tower: in the same folder, where it is looked for later. Among several, the one
+// with the model's name, else one of a type with little or no loss; NULL: none.
 static hub_file *find_tower(const chooser *c, const hub_file *model) {
     static const char *const types[] = {"f16", "bf16", "q8_0", "f32", ""};
     const size_t n_types = sizeof types / sizeof *types;
@@ -202,7 +202,7 @@ static tern_status take_tower(const chooser *c, const hub_file *model) {
     return tower ? take(c, tower) : TERN_OK;
 }
 
-// A GGUF file, with the other parts of its set, and before them what it sees with.
+// Chooses a GGUF file with the other parts of its set, and before them its vision tower.
 static tern_status take_set(const chooser *c, hub_file *first) {
     unsigned part, n_parts;
     TERN_TRY(take_tower(c, first));
@@ -220,7 +220,7 @@ static tern_status take_set(const chooser *c, hub_file *first) {
     return TERN_OK;
 }
 
-// What comes after the folder that is asked for; {NULL, 0}: it is not in it.
+// The path within the requested folder; {NULL, 0}: outside.
 static tern_str within(const chooser *c, const hub_file *f) {
     tern_str s = name_of(f), folder = c->name->inside;
     if (folder.len == 0) return s;
@@ -230,7 +230,8 @@ static tern_str within(const chooser *c, const hub_file *f) {
     return (tern_str){s.ptr + folder.len + 1, s.len - folder.len - 1};
 }
 
-// A GGUF file that could be meant: alone, or the first of a set. deep: in folders below, too.
+// Whether a GGUF file may be the requested one: a single file, or the first of a set. deep: in
+// subfolders, too.
 static bool is_candidate(const chooser *c, const hub_file *f, bool deep) {
     unsigned part, n_parts;
     tern_str s = within(c, f);
@@ -238,7 +239,7 @@ static bool is_candidate(const chooser *c, const hub_file *f, bool deep) {
     return !hub_split(s, &part, &n_parts) || part == 1;
 }
 
-// Of the candidates those of a type; *n of them.
+// A candidate of a type, the last one; *n: how many there are.
 static hub_file *of_type(const chooser *c, bool deep, tern_str type, size_t *n) {
     hub_file *found = NULL;
     *n = 0;
@@ -274,7 +275,7 @@ static tern_status choose_type(const chooser *c) {
     return fail_choice(c, true, what);
 }
 
-// Ternary ones first, then those that keep most in fewest bytes.
+// Ternary types first, then those that lose least for their size.
 static hub_file *preferred(const chooser *c) {
     static const char *const types[] = {"i2_s", "tq1_0", "tq2_0", "q4_k_m", "q4_k_s", "q5_k_m",
                                         "q6_k", "q8_0",  "q4_0",  "bf16",   "f16",    "f32"};

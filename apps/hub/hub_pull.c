@@ -1,7 +1,6 @@
-// Bringing a model here. Each file is written to OWNER/NAME/.tern-pull/, under the name that its
-// content has in the hub, so that what is there of it can only be a part of the same content. It is
-// checked when it is whole, and then gets its name by one rename. Nothing that was there before is
-// touched until then.
+// Downloads a model. Each file is written to OWNER/NAME/.tern-pull/, under its content's identifier
+// in the hub, so that a part found there can only belong to the same content. It is checked when it
+// is whole, and then gets its name by one rename. Existing files are not touched until then.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +22,9 @@ typedef struct pull {
     char *endpoint, *revision, *folder, *state;
     hub_plan plan;
     hub_pull_progress progress;
-    double told; // when progress was last told
+    double told; // when progress was last reported
     size_t n_new;
-    // The file that is being brought.
+    // The current file.
     const hub_file *file;
     char *part; // its path
     int fd;
@@ -135,7 +134,7 @@ static void begin_digest(pull *p) {
     hub_digest_add(&p->digest, head, (size_t)n + 1); // with its 0 byte
 }
 
-// Takes what a file has into the digest, as far as it was read; *n: bytes.
+// Adds a file's content to the digest, as far as it can be read; *n: bytes.
 static tern_status read_into_digest(pull *p, const char *path, uint64_t *n, tern_error *err) {
     int fd;
     uint64_t size, before = p->progress.done;
@@ -166,7 +165,7 @@ static bool digest_is_right(pull *p, char is[65]) {
     return !p->file->digest[0] || !strcmp(is, p->file->digest);
 }
 
-static uint64_t size_there(const char *path) { // UINT64_MAX: it is not
+static uint64_t size_there(const char *path) { // UINT64_MAX: it does not exist
     int fd;
     uint64_t n = 0;
     if (tern_file_open_regular(&fd, path, &n, NULL) != TERN_OK) return UINT64_MAX;
@@ -174,12 +173,12 @@ static uint64_t size_there(const char *path) { // UINT64_MAX: it is not
     return n;
 }
 
-// Whether the file is there, whole and as the hub has it.
+// Whether the file exists, whole and equal to the hub's.
 static tern_status is_there(pull *p, const char *path, bool *is, tern_error *err) {
     char digest[65];
     uint64_t n;
     *is = false;
-    // Nothing to compare it with: it comes again.
+    // Nothing to compare it with: download again.
     if (!p->file->digest[0] || p->file->bytes == UINT64_MAX) return TERN_OK;
     tern_error why = {0};
     if (size_there(path) != p->file->bytes) return TERN_OK;
@@ -201,7 +200,7 @@ static bool restart_part(pull *p, tern_error *err) {
 static bool file_begins(void *user, uint64_t from, tern_error *err) {
     pull *p = user;
     if (from == p->have) return true;
-    if (from == 0) return restart_part(p, err); // the server cannot begin in the middle
+    if (from == 0) return restart_part(p, err); // the server does not support ranges
     tern_fail(err, TERN_ERR_FORMAT, "%s: the hub sends another part than was asked for",
               p->file->name);
     return false;
@@ -248,7 +247,7 @@ static tern_status fetch_rest(pull *p, const char *url, tern_error *err) {
             status = tern_fail(err, TERN_ERR_IO, "the hub ended the file early");
         }
         if (status == TERN_OK) continue;
-        if (reply.status == 416 && p->have > 0) { // it has changed, or the part is too long
+        if (reply.status == 416 && p->have > 0) { // the file has changed, or the part is too long
             if (!restart_part(p, err)) return TERN_ERR_IO;
             if (n_tries++ < 3) continue;
         }
@@ -283,7 +282,7 @@ static tern_status finish_file(pull *p, const char *path, tern_error *err) {
     return TERN_OK;
 }
 
-// Makes every folder of a path but the last part.
+// Creates every folder of a path but the last part.
 static tern_status make_folders(const char *path, tern_error *err) {
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         char *folder = tern_strndup(TERN_MEM_MISC, path, (size_t)(slash - path));
@@ -294,7 +293,7 @@ static tern_status make_folders(const char *path, tern_error *err) {
     return TERN_OK;
 }
 
-// By content, or by where it comes from if the hub does not name that.
+// The part's name: the content's digest, or the file's origin if the hub gives no digest.
 static char *part_path(const pull *p) {
     tern_strbuf b = {0};
     uint64_t where = tern_hash64(1, p->file->name, strlen(p->file->name));
@@ -353,8 +352,8 @@ static tern_status one_file(pull *p, const hub_file *f, tern_error *err) {
 
 // ---- All of it ---------------------------------------------------------------------------------
 
-// Said before hours of waiting rather than after. What is there of files that are to be brought
-// counts as there.
+// Checks the free space before the download and not after hours. Parts that already exist are
+// subtracted.
 static tern_status check_room(pull *p, tern_error *err) {
     struct statvfs fs;
     uint64_t need = 0, have = 0;
@@ -386,12 +385,12 @@ static tern_status all_files(pull *p, tern_error *err) {
         TERN_TRY(one_file(p, &p->plan.files[i], err));
     }
     tern_folder_sync(p->folder);
-    tern_folder_remove(p->state); // unless another file of the repository has begun to come
+    tern_folder_remove(p->state); // unless another file of the repository has a part in it
     tell(p, true);
     return TERN_OK;
 }
 
-// What the model is called now that it lies there.
+// The downloaded model's name.
 static tern_status name_model(const pull *p, char **name, tern_error *err) {
     hub_list list;
     const char *last = p->plan.files[p->plan.n - 1].name;
@@ -438,7 +437,7 @@ static tern_status open_pull(pull *p, tern_error *err) {
     return TERN_OK;
 }
 
-// After a failure: the folders that were made for nothing.
+// After a failure: removes the folders created in vain.
 static void remove_if_empty(const pull *p) {
     if (!tern_folder_remove(p->state) && tern_folder_is(p->state)) return;
     char *owner = tern_path_folder(p->folder);

@@ -1,4 +1,4 @@
-// The models folder: what lies in it, which of it a name means, and its removal. See hub.h.
+// The models folder: listing it, finding a model by name, and removing one. See hub.h.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ char *hub_part_path(const char *first, unsigned part, unsigned n_parts) {
     return path;
 }
 
-// Every part of a GGUF file, from 1 on: their paths are given to fn until it returns false.
+// Calls fn with the path of every part of a GGUF file, from 1 on, until it returns false.
 static bool each_part(const char *path, bool (*fn)(void *user, const char *path), void *user) {
     unsigned part, n_parts;
     if (!hub_split((tern_str){path, strlen(path)}, &part, &n_parts)) return fn(user, path);
@@ -65,7 +65,7 @@ static bool is_weights(const char *name) {
     return hub_ends(s, ".safetensors");
 }
 
-// A folder with config.json and weights. Adds up its files.
+// Whether it is a folder with config.json and weights. Adds up its files' sizes.
 static bool is_model_folder(hub_model *m, const char *path) {
     tern_names names = {0};
     bool has_config = false, has_weights = false;
@@ -85,8 +85,8 @@ static bool is_model_folder(hub_model *m, const char *path) {
 
 // ---- Listing -----------------------------------------------------------------------------------
 
-// The name of what lies at `rel` in the folder: see hub.h. plain: with the file's own name, for two
-// files of one repository that would have the same.
+// The name of the model at `rel` in the folder: see hub.h. plain: with the file's name, if two
+// files of one repository would have the same model name.
 static void put_name(tern_strbuf *b, const char *rel, bool is_folder, bool plain) {
     tern_str path = {rel, strlen(rel)}, stem = hub_stem(path), label = hub_quantization(path);
     tern_str front = {rel, path.len - hub_last_part(path).len};
@@ -154,7 +154,7 @@ static tern_status scan_entry(hub_list *out, const char *path, int depth, tern_e
 
 static tern_status scan(hub_list *out, const char *folder, int depth, tern_error *err) {
     tern_names names = {0};
-    // One that may not be read, or has just gone, has no models.
+    // A folder that cannot be read, or has just vanished, has no models.
     if (tern_folder_list(&names, folder, "", "", NULL) != TERN_OK) return TERN_OK;
     tern_status status = TERN_OK;
     for (size_t i = 0; i < names.n && status == TERN_OK; i++) {
@@ -275,7 +275,7 @@ tern_status hub_list_installed(hub_list *list, tern_error *err) {
     return status;
 }
 
-// What people have themselves comes first.
+// The user's own models come before installed ones.
 static void find_installed(char **path, const char *name) {
     hub_list list;
     char *folder = hub_installed_folder();
@@ -298,7 +298,7 @@ tern_status hub_resolve(char **path, const char *folder, const char *name, tern_
         hub_list_free(&list);
         if (status == TERN_ERR_IO) find_installed(path, name);
         if (*path) return TERN_OK;
-        // What opens the file says why it cannot.
+        // The error comes from opening the file.
         if (status != TERN_OK && !looks_like_path(name)) return status;
     }
     *path = strdup(name);
@@ -314,7 +314,7 @@ static bool remove_file(void *user, const char *path) {
     return true;
 }
 
-// The files of a folder that `is_one` takes; of all folders in it if that is NULL, all files.
+// Removes the files of a folder that `is_one` accepts; NULL: all files.
 static void remove_files(const char *folder, bool (*is_one)(const char *name), uint64_t *bytes) {
     tern_names names = {0};
     tern_folder_list(&names, folder, "", "", NULL);
@@ -341,8 +341,8 @@ static void remove_modules(const char *folder, uint64_t *bytes) {
     tern_names_free(&names);
 }
 
-// What a GGUF sees with: the file of its name, and with the last model of a folder below `root` all
-// that are there.
+// Removes a GGUF's vision tower: the one with its name, and with the last model of a folder below
+// `root` all of them.
 static void remove_towers(const char *root, const char *folder, const char *model,
                           uint64_t *bytes) {
     tern_names names = {0};
@@ -373,7 +373,7 @@ void hub_remove_empty(const char *root, const char *path) {
         }
         tern_names_free(&names);
         tern_free(state);
-        if (!tern_folder_remove(folder)) break; // something is in it
+        if (!tern_folder_remove(folder)) break; // it is not empty
         char *up = tern_path_folder(folder);
         tern_free(folder);
         folder = up;
@@ -385,7 +385,7 @@ static tern_status remove_model(const char *root, const hub_model *m, uint64_t *
                                 tern_error *err) {
     char *folder = m->is_folder ? tern_strdup(TERN_MEM_MISC, m->path) : tern_path_folder(m->path);
     if (!folder) return tern_fail_memory(err, strlen(m->path));
-    // What readers look for first goes first: what is left of a model that is half gone is none.
+    // The file that readers look for first is removed first: a half-removed model is not found.
     char *config = m->is_folder ? tern_path_join(folder, "config.json") : NULL;
     bool ok = m->is_folder ? config && remove_file(bytes, config)
                            : each_part(m->path, remove_file, bytes);
@@ -402,7 +402,7 @@ static tern_status remove_model(const char *root, const hub_model *m, uint64_t *
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be removed: %s", m->path, strerror(why));
 }
 
-// What a pull that never came to its end has left.
+// Removes the left-overs of an unfinished pull.
 static bool remove_begun(const char *root, const char *name, uint64_t *bytes) {
     hub_name n;
     if (!hub_name_read(&n, name, strlen(name), NULL)) return false;

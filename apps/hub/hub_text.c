@@ -1,4 +1,4 @@
-// Small texts that servers answer with: a hub's listing, what a server has in memory.
+// Small texts from servers: a hub's listing, the models that a server has in memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static tern_status read_running(hub_running **list, size_t *n, const tern_json_d
                            .device_bytes = bytes_of(doc, m, "size_vram"),
                            .n_context = (int64_t)bytes_of(doc, m, "context_length")};
         if (!r->name || !r->until) return tern_fail_memory(err, 0);
-        if (!strncmp(r->until, "9999", 4)) r->until[0] = 0; // what servers write for "never"
+        if (!strncmp(r->until, "9999", 4)) r->until[0] = 0; // servers write this for "never"
     }
     return TERN_OK;
 }

@@ -1,4 +1,4 @@
-// The load itself: libcurl's many transfers on one thread. See load.h.
+// The load itself: many transfers by libcurl on one thread. See load.h.
 #include "apps/load/load.h"
 
 #if defined(TERN_CURL)
@@ -15,10 +15,10 @@
 #include "base/os_time.h"
 #include "base/status.h"
 
-#define WAIT_MS     20   // at most, until something is looked at again
+#define WAIT_MS     20   // at most, until the next check
 #define AT_ONCE_MAX 4096 // connections of a load by arrivals
 
-typedef struct transfer { // a connection, and the request that it has
+typedef struct transfer { // a connection, and its current request
     CURL *curl;
     load_stream stream;
     tern_strbuf body;
@@ -33,7 +33,7 @@ typedef struct load {
     CURLM *multi;
     struct curl_slist *fields;
     char *url;
-    double words_a_token, words_besides; // of a prompt: what the template adds counts, too
+    double words_a_token, words_besides; // tokens of a prompt: the template's count, too
     double start;
     size_t n_begun, n_done, n_open;
     transfer *all, *idle;
@@ -76,7 +76,8 @@ static void put_body(const load *l, size_t i, int n_words, int n_answer, bool st
     if (shared > n_words) shared = n_words;
     put_words(&text, d->seed, shared);
     if (shared && shared < n_words) tern_strbuf_putc(&text, ' ');
-    // Other words for each request, from the first one on: nothing else of it is computed already.
+    // Different words for each request, from the first word on: the server has no cached prefix
+    // beyond the shared one.
     put_words(&text, mix(d->seed + 1) + i, n_words - shared);
     tern_json_open(&w, NULL, '{');
     if (d->model) tern_json_put_text(&w, "model", d->model);
@@ -87,7 +88,7 @@ static void put_body(const load *l, size_t i, int n_words, int n_answer, bool st
     tern_json_close(&w, '}');
     tern_json_close(&w, ']');
     tern_json_put_int(&w, "max_tokens", n_answer);
-    tern_json_put_bool(&w, "ignore_eos", true); // answers of one length; OpenAI's own has no such
+    tern_json_put_bool(&w, "ignore_eos", true); // equal lengths; not in OpenAI's API
     tern_json_put_int(&w, "temperature", 0);
     tern_json_put_bool(&w, "stream", stream);
     if (stream) tern_json_put_raw(&w, "stream_options", "{\"include_usage\":true}");
@@ -230,7 +231,7 @@ static size_t keep_body(char *bytes, size_t size, size_t n, void *user) {
     return n * size;
 }
 
-// How many tokens a prompt of n words has.
+// Asks how many tokens a prompt of n words has.
 static tern_status count_tokens(const load *l, int n_words, size_t *n_tokens, tern_error *err) {
     tern_strbuf body = {0}, answer = {0};
     load_request told = {0};
@@ -267,7 +268,7 @@ static tern_status count_tokens(const load *l, int n_words, size_t *n_tokens, te
     return status;
 }
 
-// Two texts tell how many tokens a word has, and how many the template adds.
+// Two texts show how many tokens a word has, and how many the template adds.
 static tern_status measure_words(load *l, tern_error *err) {
     enum { FEW = 16, MANY = 80 };
     size_t few, many;

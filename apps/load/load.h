@@ -1,10 +1,10 @@
-// A load for a server that speaks OpenAI's chat interface, and what it makes of it: who asks when,
-// how long the prompts and answers are, and when each piece of each answer came.
+// A load for a server with OpenAI's chat interface, and its record: when each request was sent, how
+// long prompts and answers are, and when each piece of each answer came.
 //
-// Two kinds of load. *Users*: so many requests at once, each followed by the next as soon as it is
-// answered; it shows what a server can do. *Arrivals*: requests come at random moments, so many a
-// second on average (a Poisson process), however long those before them take; it shows what people
-// feel, queues included.
+// Two kinds of load. *Users*: a fixed number of requests at once, each followed by the next as soon
+// as it is answered; it shows a server's capacity. *Arrivals*: requests come at random times, at a
+// given rate per second (a Poisson process), however long earlier ones take; it shows the latency
+// that people see, including queues.
 #ifndef TERN_APPS_LOAD_H
 #define TERN_APPS_LOAD_H
 
@@ -16,20 +16,20 @@
 typedef struct load_desc {
     const char *url;   // of the server, "http://localhost:8080"; a path to its /v1 may follow
     const char *key;   // NULL: none
-    const char *model; // NULL: the server's own
-    int n_users;       // at once; 0: arrivals
-    double rate;       // arrivals a second
+    const char *model; // NULL: the server's default
+    int n_users;       // concurrent users; 0: arrivals
+    double rate;       // arrivals per second
     int n_requests;
     int n_prompt, n_answer;      // tokens of each
-    int n_shared;                // of the prompt, which all begin with
+    int n_shared;                // tokens at the beginning that all prompts share
     uint64_t seed;               // of arrivals and texts
-    double stall_seconds;        // without a byte: the request has failed
-    bool (*goes_on)(void *user); // asked a few times a second; NULL: always
+    double stall_seconds;        // after this time without a byte the request has failed
+    bool (*goes_on)(void *user); // called a few times a second; NULL: always
     void *user;
 } load_desc;
 
 typedef struct load_request {
-    double due, began, first, ended;     // seconds since the load began; first 0: no piece has come
+    double due, began, first, ended;     // seconds since the load began; first 0: no piece came
     int status;                          // HTTP's; 0: there was no answer
     size_t n_prompt, n_cached, n_answer; // tokens, as the server counts them
     double *pieces;                      // [n_pieces] when the answer's pieces came
@@ -44,9 +44,9 @@ typedef struct load_result {
 } load_result;
 
 bool load_is_possible(void); // the program was built with libcurl
-// Fails if the server cannot be reached or refuses what a load asks for; requests that fail within
-// a load are in the result. n_words of a prompt are found by asking the server how many tokens two
-// texts have. Free the result with load_free, also after a failure.
+// Fails if the server cannot be reached or refuses the load's requests; requests that fail within a
+// load are in the result. The number of words of a prompt follows from the server's token counts of
+// two texts. Free the result with load_free, also after a failure.
 tern_status load_run(const load_desc *desc, load_result *out, tern_error *err);
 void load_free(load_result *result);
 
@@ -54,7 +54,7 @@ void load_free(load_result *result);
 
 enum { LOAD_QUANTILES = 101 };
 
-// The least value, the hundredths, the greatest.
+// Percentiles: the least value, the hundredths, the greatest.
 typedef struct load_spread {
     double at[LOAD_QUANTILES];
     size_t n; // values
@@ -63,14 +63,14 @@ typedef struct load_spread {
 typedef struct load_summary {
     size_t n_answered, n_failed;
     double seconds, tokens_per_s, prompt_per_s, requests_per_s;
-    double cached;     // part of the prompts' tokens that were not computed again
+    double cached;     // share of the prompts' tokens that came from the cache
     load_spread first; // seconds from a request to its first piece
     load_spread gap;   // seconds between two pieces of an answer
     load_spread whole; // seconds of a request
     const char *error; // of the first request that failed, in the result; NULL: none
 } load_summary;
 
-// False: no memory.
+// False: out of memory.
 bool load_summarize(const load_result *result, load_summary *out);
 
 // ---- Reports (load_report.c, load_page.c) ------------------------------------------------------
@@ -83,7 +83,7 @@ typedef struct load_row {
 } load_row;
 
 typedef struct load_report {
-    const load_row *rows; // [n], those of a server one after another, in the order of load
+    const load_row *rows; // [n], grouped by server, in the order of load
     size_t n;
     int n_prompt, n_answer, n_shared;
 } load_report;
@@ -91,7 +91,7 @@ typedef struct load_report {
 typedef enum load_format {
     LOAD_MD,
     LOAD_JSON,
-    LOAD_HTML, // one page with plots, which needs no other file
+    LOAD_HTML, // one self-contained page with plots
 } load_format;
 tern_status load_write(const load_report *report, load_format format, tern_text_fn on_text,
                        void *user, tern_error *err);

@@ -1,4 +1,4 @@
-// The report as a page: the table, and plots drawn as SVG, in one file that needs no other.
+// The report as a self-contained page: the table, and plots drawn as SVG.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void put_escaped(tern_strbuf *out, const char *text) {
     }
 }
 
-// A round number at or over v / 4: 1, 2 or 5 times a power of ten.
+// A round number not less than v / 4: 1, 2 or 5 times a power of ten.
 static double step_for(double v) {
     double power = pow(10, floor(log10(v > 0 ? v / 4 : 1))), least = v > 0 ? v / 4 : 1;
     return power >= least       ? power
@@ -111,7 +111,7 @@ static void put_lines(const load_report *r, const plot *p, number_of value, bool
     }
 }
 
-// One number by the load, a line a server; late (may be NULL): dashed.
+// A plot of one number over the load, with a line per server; late (may be NULL): dashed.
 static void put_by_load(const load_report *r, const char *title, number_of value, number_of late,
                         tern_strbuf *out) {
     plot p = {.out = out};
@@ -128,7 +128,7 @@ static void put_by_load(const load_report *r, const char *title, number_of value
     end_plot(&p);
 }
 
-// How many of the gaps are at most so long, at the greatest load of each server.
+// The cumulative distribution of gaps, at the greatest load of each server.
 static void put_gaps(const load_report *r, tern_strbuf *out) {
     plot p = {.out = out, .y_most = 100};
     size_t color = 0;

@@ -9,7 +9,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Between two values a quantile lies on the line that joins them.
+// Quantiles are interpolated linearly between two values.
 static void spread(double *values, size_t n, load_spread *out) {
     *out = (load_spread){.n = n};
     if (!n) return;
@@ -58,7 +58,7 @@ bool load_summarize(const load_result *r, load_summary *out) {
     for (size_t i = 0; i < r->n && ok; i++) {
         const load_request *q = &r->list[i];
         if (q->error[0]) continue;
-        first[n] = q->first - q->due; // who waits for a free connection waits, too
+        first[n] = q->first - q->due; // waiting for a free connection counts, too
         whole[n++] = q->ended - q->due;
         for (size_t p = 1; p < q->n_pieces; p++) gaps[k++] = q->pieces[p] - q->pieces[p - 1];
     }

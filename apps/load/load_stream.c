@@ -35,7 +35,7 @@ static void note_usage(load_request *r, const tern_json_doc *doc) {
     if (cached > 0) r->n_cached = (size_t)cached;
 }
 
-// "error" is an object with a message in OpenAI's interface, a text in others.
+// "error" is an object with a message in OpenAI's interface, a string in others.
 static void note_error(load_request *r, const tern_json_doc *doc, const char *otherwise) {
     const tern_json *error = tern_json_get(doc, tern_json_root(doc), "error");
     tern_str said = tern_json_str(error);
@@ -96,7 +96,7 @@ void load_stream_end(load_stream *s) {
     } else if (!r->n_pieces) {
         snprintf(r->error, sizeof r->error, "an answer without text");
     }
-    // A server that does not count: a piece is a token nearly everywhere.
+    // If the server does not count tokens: on nearly all servers a piece is a token.
     if (!r->n_answer) r->n_answer = r->n_pieces;
 }
 

@@ -1,22 +1,22 @@
-// What the GPU finished, and what went wrong: JavaScript queues it, InstanceProcessEvents takes it.
+// Events and errors of the GPU: JavaScript queues them, InstanceProcessEvents takes them.
 //
-// Calls from the page poll: they look once and return. Only where C waits in a loop does nothing
-// happen again and again; then the module is suspended until something does, in browsers that can
-// (JSPI). In others the wait is given up, with a sentence.
+// Calls from the page poll: they look once and return. Many polls in vain mean that C waits in a
+// loop; then the module is suspended until the next event, in browsers that can (JSPI). In others
+// the wait ends with an error.
 #include "gpu_objects.h"
 
 #include <string.h>
 #include "base/alloc.h"
 #include "gpu_js.h"
 
-#define LOOKS_BEFORE_WAIT 64     // in vain, in one call: then somebody waits
-#define LOOKS_AT_MOST     100000 // where it cannot be suspended
+#define LOOKS_BEFORE_WAIT 64     // polls in vain in one call that mean a wait
+#define LOOKS_AT_MOST     100000 // limit if the module cannot be suspended
 
 static wgpu_instance instances;
 static wgpu_device devices;
 static struct {
     bool may_wait;
-    uint32_t n_looks; // in vain, since the page called or something happened
+    uint32_t n_looks; // polls in vain, since the page's call or the last event
 } call;
 
 typedef struct expected_map {
@@ -84,7 +84,7 @@ static void on_error(int32_t handle, const char *text, bool lost) {
         d->error.callback(&d, 0, text_of(text), d->error.u1, d->error.u2);
 }
 
-// handle 0: there is none, and why.
+// handle 0: no adapter; why: the reason.
 static void answer_adapter(wgpu_instance in, int32_t handle, const char *why) {
     wgpu_adapter_callback wanted = in->wanted;
     if (!wanted.callback) return;
@@ -101,7 +101,7 @@ static void answer_adapter(wgpu_instance in, int32_t handle, const char *why) {
                     wanted.u1, wanted.u2);
 }
 
-// JavaScript keeps one adapter at a time: who comes too late asks again.
+// JavaScript keeps one adapter at a time: an instance that finds it taken requests another.
 static void ask_for_adapter(wgpu_instance in) {
     char why[400];
     int32_t there = js_gpu_request(why, sizeof why);

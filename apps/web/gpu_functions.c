@@ -13,7 +13,7 @@ static wgpu_instance CreateInstance(const wgpu_instance_desc *desc) {
     return gpu_events_open();
 }
 static void InstanceProcessEvents(wgpu_instance instance) {
-    (void)instance; // of all: JavaScript has one queue
+    (void)instance; // of all instances: JavaScript has one queue
     gpu_events_process();
 }
 static uint32_t InstanceHasWGSLLanguageFeature(wgpu_instance instance, uint32_t feature) {
@@ -23,7 +23,7 @@ static uint32_t InstanceHasWGSLLanguageFeature(wgpu_instance instance, uint32_t 
 static wgpu_future InstanceRequestAdapter(wgpu_instance instance,
                                           const wgpu_adapter_options *options,
                                           wgpu_adapter_callback callback) {
-    (void)options; // the page chose it
+    (void)options; // the page chose the options
     gpu_events_request_adapter(instance, callback);
     return (wgpu_future){1};
 }
@@ -67,7 +67,7 @@ static uint32_t AdapterGetLimits(wgpu_adapter adapter, wgpu_limits *limits) {
     return WGPU_SUCCESS;
 }
 
-// The numbers are the generation's of 2026. Matrix units are not to be had in browsers.
+// The numbers are from the 2026 generation of the interface. Browsers have no matrix units.
 static uint32_t AdapterHasFeature(wgpu_adapter adapter, uint32_t feature) {
     static const uint32_t numbers[] = {
         [GPU_HAS_TIMESTAMPS] = 0x9, [GPU_HAS_F16] = 0xB, [GPU_HAS_SUBGROUPS] = 0x12};
@@ -134,7 +134,7 @@ static void BufferRelease(wgpu_buffer b) {
 
 static wgpu_future BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t at, size_t n,
                                   wgpu_map_callback callback) {
-    (void)mode; // reading
+    (void)mode; // always reading
     int32_t id = gpu_events_expect_map(b->device->instance, &callback);
     if (id)
         js_gpu_map(b->device->handle, b->handle, (double)at, (double)n, id);
@@ -143,8 +143,8 @@ static wgpu_future BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t at, size_
     return (wgpu_future){(uint64_t)id};
 }
 
-// A copy in the module's memory, which is kept for the next time. NULL: out of memory, or the
-// device was lost since.
+// A copy in the module's memory, which is kept for the next call. NULL: out of memory, or the
+// device was lost meanwhile.
 static const void *BufferGetConstMappedRange(wgpu_buffer b, size_t at, size_t n) {
     if (n > b->copy_bytes) {
         tern_free(b->copy);
@@ -279,7 +279,7 @@ RELEASE(QuerySetRelease, wgpu_query_set)
 
 // ---- By name ----------------------------------------------------------------------------------
 
-// By this function the library knows the generation of the interface; nobody calls it.
+// The library recognizes the interface's generation by this function, which is never called.
 static void GetInstanceFeatures(void) {}
 
 void *web_gpu_symbol(void *user, const char *name) {

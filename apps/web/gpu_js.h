@@ -1,5 +1,5 @@
-// What JavaScript does of WebGPU (packages/tern/src/engine/gpu.ts): flat functions over handles,
-// integers > 0 that it gives out. Offsets and sizes of buffers are doubles, exact below 2^53.
+// JavaScript's part of WebGPU (packages/tern/src/engine/gpu.ts): flat functions over handles, which
+// are integers > 0 from JavaScript. Offsets and sizes of buffers are doubles, exact below 2^53.
 #ifndef TERN_APPS_WEB_GPU_JS_H
 #define TERN_APPS_WEB_GPU_JS_H
 
@@ -7,11 +7,11 @@
 
 #define GPU_JS(result, name, ...) WEB_IMPORT(gpu, name) result js_gpu_##name(__VA_ARGS__);
 
-// An adapter with its device, asked for together. request: 1: one is there, 0: it will be told
-// (GPU_EVENT_ADAPTER), -1: there is none, and text says why. take_adapter: its handle, once; or 0.
+// An adapter with its device, requested together. request: 1: available, 0: an event will follow
+// (GPU_EVENT_ADAPTER), -1: none, and text has the reason. take_adapter: its handle, once; or 0.
 GPU_JS(int32_t, request, char *text, uint32_t text_bytes)
 GPU_JS(int32_t, take_adapter, void)
-// text: vendor, architecture, device, description, each terminated; numbers: in software, subgroup
+// text: vendor, architecture, device, description, each terminated; numbers: is software, subgroup
 // sizes min, max.
 GPU_JS(void, info, int32_t adapter, char *text, uint32_t text_bytes, uint32_t numbers[3])
 enum {
@@ -34,7 +34,7 @@ GPU_JS(int32_t, buffer, int32_t device, double bytes, uint32_t usage, const char
 GPU_JS(void, destroy, int32_t buffer)
 GPU_JS(void, write, int32_t device, int32_t buffer, double at, const void *data, uint32_t bytes)
 GPU_JS(void, map, int32_t device, int32_t buffer, double at, double bytes, int32_t id)
-// 0: it is not mapped, after a loss.
+// 0: not mapped, since the device was lost.
 GPU_JS(int32_t, mapped, int32_t buffer, double at, uint32_t bytes, void *to)
 GPU_JS(void, unmap, int32_t buffer)
 
@@ -64,11 +64,11 @@ GPU_JS(void, submit, int32_t device, const int32_t *commands, uint32_t n)
 GPU_JS(void, lose, int32_t device)
 GPU_JS(void, release, int32_t handle)
 
-// What has happened since, oldest first: numbers[0] the map's id or the device's handle, numbers[1]
-// whether it is good; text: why not, terminated. 0: nothing more.
+// The next event, oldest first: numbers[0] the map's id or the device's handle, numbers[1] whether
+// it succeeded; text: why not, terminated. 0: no more events.
 enum { GPU_EVENT_NONE, GPU_EVENT_MAP, GPU_EVENT_ERROR, GPU_EVENT_LOST, GPU_EVENT_ADAPTER };
 GPU_JS(int32_t, take, int32_t numbers[2], char *text, uint32_t text_bytes)
-// Suspends until something has happened; 0: this browser cannot.
+// Suspends until the next event; 0: this browser cannot.
 GPU_JS(int32_t, wait, void)
 
 #endif

@@ -1,11 +1,11 @@
-// The objects that are more than a handle. The others are their handles, as pointers.
+// The objects with more than a handle. The others are their handles, as pointers.
 #ifndef TERN_APPS_WEB_GPU_OBJECTS_H
 #define TERN_APPS_WEB_GPU_OBJECTS_H
 
 #include "kernels/webgpu/wgpu_api.h"
 
 struct wgpu_instance_ {
-    wgpu_adapter_callback wanted; // callback: NULL if no adapter is asked for
+    wgpu_adapter_callback wanted; // callback: NULL if no adapter is requested
     wgpu_instance next;
 };
 
@@ -26,7 +26,7 @@ struct wgpu_buffer_ {
     int32_t handle;
     wgpu_device device;
     uint64_t bytes;
-    void *copy; // of what is mapped
+    void *copy; // of the mapped range
     size_t copy_bytes;
 };
 
@@ -36,14 +36,14 @@ static inline void *gpu_object(int32_t handle) { return (void *)(intptr_t)handle
 // ---- Events (gpu_events.c) --------------------------------------------------------------------
 
 wgpu_instance gpu_events_open(void); // NULL: out of memory
-// Whatever it still expects is called back, as failed.
+// Calls back all pending requests as failed.
 void gpu_events_close(wgpu_instance instance);
 void gpu_events_add_device(wgpu_device d);
 void gpu_events_remove_device(const struct wgpu_device_ *d);
 // An id for JavaScript; 0: out of memory. The callback is called once.
 int32_t gpu_events_expect_map(wgpu_instance instance, const wgpu_map_callback *callback);
 void gpu_events_request_adapter(wgpu_instance instance, wgpu_adapter_callback callback);
-// Calls back what has happened.
+// Calls back for all events so far.
 void gpu_events_process(void);
 
 #endif

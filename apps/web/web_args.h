@@ -1,5 +1,5 @@
-// Arguments in JSON: an object whose members' names, types and ranges a table lists. What is not in
-// the table is refused by name.
+// Arguments in JSON: an object whose members' names, types and ranges a table lists. Members that
+// are not in the table are refused by name.
 #ifndef TERN_APPS_WEB_ARGS_H
 #define TERN_APPS_WEB_ARGS_H
 
@@ -19,12 +19,12 @@ typedef enum web_kind {
 typedef struct web_field {
     const char *name;
     web_kind kind;
-    void *to;          // stays as it is if the member is missing or null
+    void *to;          // unchanged if the member is missing or null
     double min, max;   // of INT and NUMBER, both included
     const char *words; // of CHOICE: "auto cpu webgpu"
 } web_field;
 
-// What the values point to.
+// Memory that the values point to.
 typedef struct web_args {
     tern_json_doc doc;
     char **strings;
@@ -35,10 +35,10 @@ typedef struct web_args {
 // messages.
 tern_status web_args_read(web_args *args, const char *what, const char *json, size_t n,
                           const web_field *fields, size_t n_fields, tern_error *err);
-// The same for an object within.
+// The same for a nested object.
 tern_status web_args_object(web_args *args, const char *what, const tern_json *object,
                             const web_field *fields, size_t n_fields, tern_error *err);
-// An array of whole numbers as int32_t; to be freed by tern_free.
+// An array of whole numbers as int32_t; the caller frees it with tern_free.
 tern_status web_args_ids(const web_args *args, const char *what, const tern_json *array,
                          int32_t **ids, size_t *n_ids, tern_error *err);
 // An array of texts, terminated, which live as long as args. name: the member's, for messages.

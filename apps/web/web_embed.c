@@ -1,4 +1,4 @@
-// Vectors of texts (docs/embeddings.md), made in steps: the page asks again until they are there.
+// Vectors of texts (docs/embeddings.md), computed in steps: the page polls until they are done.
 #include "web.h"
 
 #include <string.h>
@@ -87,7 +87,7 @@ static tern_status make_room(web_embedding *e, const tern_model *model, tern_err
     tern_embedding_info info;
     tern_embedding_get_info(model, &info);
     e->n_dims = e->params.n_dims ? e->params.n_dims : info.n_dims;
-    if (e->n_dims > info.n_dims) e->n_dims = 0; // tern_embed_begin says so
+    if (e->n_dims > info.n_dims) e->n_dims = 0; // tern_embed_begin reports it
     e->vectors = tern_alloc_array(TERN_MEM_MISC, e->n_texts * (size_t)e->n_dims, sizeof(float));
     e->n_tokens = tern_alloc_array(TERN_MEM_MISC, e->n_texts, sizeof *e->n_tokens);
     e->was_cut = tern_alloc_array(TERN_MEM_MISC, e->n_texts, sizeof *e->was_cut);
@@ -97,7 +97,7 @@ static tern_status make_room(web_embedding *e, const tern_model *model, tern_err
     return tern_fail_memory(err, e->n_texts * (size_t)e->n_dims * sizeof(float));
 }
 
-// The embedding's id.
+// Begins an embedding; returns its id.
 int32_t web_embed(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     web_model *m = web_model_find(model, &err);
@@ -133,8 +133,7 @@ static int32_t put_result(const web_embedding *e) {
     return web_result_end();
 }
 
-// 0: not yet; 1: done, and web_result says what was embedded. After a failure there is none of that
-// id any more.
+// 0: not yet; 1: done, with a description in web_result. After a failure the id is no longer valid.
 int32_t web_embed_poll(int32_t id) {
     tern_error err = {0};
     bool done = false;
@@ -151,7 +150,7 @@ int32_t web_embed_poll(int32_t id) {
     return failed ? failed : done;
 }
 
-// [texts, n_dims], until it is closed. NULL: there is none of that id.
+// [texts, n_dims], until it is closed. NULL: no such id.
 const float *web_embed_vectors(int32_t id) {
     tern_error err = {0};
     web_embedding **at = place_of(id, &err);

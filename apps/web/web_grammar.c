@@ -1,5 +1,5 @@
-// Grammars: what answers may be (docs/grammar.md). The page opens and closes them; generations name
-// them by their ids.
+// Grammars that restrict answers (docs/grammar.md). The page opens and closes them; generations
+// refer to them by id.
 #include "web.h"
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 WEB_EXPORT(web_grammar_open) int32_t web_grammar_open(int32_t model, const char *json, uint32_t n);
 WEB_EXPORT(web_grammar_close) int32_t web_grammar_close(int32_t id);
 
-// Of memory, each: a page has less than a server, and keeps a few.
+// Memory limit of each grammar: a page has less memory than a server, and keeps a few grammars.
 #define BYTES_MAX (64u << 20)
 
 struct web_grammar {
@@ -48,7 +48,7 @@ typedef struct wanted {
     tern_str text, tools;
     const tern_json *choices;
     int32_t kind;
-    tern_grammar_desc desc, both; // both: calls of tools, or what desc says
+    tern_grammar_desc desc, both; // both: calls of tools, or an answer by desc
 } wanted;
 
 static void set_text(tern_grammar_desc *desc, tern_str text) {
@@ -87,7 +87,7 @@ static tern_status wanted_read(wanted *w, const char *json, size_t n, tern_error
     return TERN_OK;
 }
 
-// {"kind", "text"...}: with "tools" the answer is calls of them, or what the rest says.
+// {"kind", "text"...}: with "tools" the answer is calls of them, or follows the other members.
 int32_t web_grammar_open(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     wanted w = {0};
@@ -109,7 +109,7 @@ int32_t web_grammar_open(int32_t model, const char *json, uint32_t n) {
     return g->id;
 }
 
-// No generation may use it any more.
+// No generation may still use it.
 int32_t web_grammar_close(int32_t id) {
     for (web_model *m = web_model_first(); m; m = m->next) {
         web_grammar **at = place_of(m, id);

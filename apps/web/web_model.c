@@ -1,4 +1,4 @@
-// Models: opening them, and what they are.
+// Opens and describes models.
 #include "web.h"
 
 #include <string.h>
@@ -149,7 +149,7 @@ static void opening_end(opening *o) {
     opening_free(o);
 }
 
-// 0: not yet, > 0: the model. Once it fails, the opening is over.
+// 0: not yet, > 0: the model's id. A failure ends the opening.
 int32_t web_open_poll(int32_t id) {
     tern_error err = {0};
     tern_model *model = NULL;

@@ -1,4 +1,4 @@
-// What a call leaves for the page: the text of the last failure, and results in JSON.
+// What a call leaves for the page: the last error message, and results in JSON.
 #include "web.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Sessions and what they generate: a group for each model, stepped by the page.
+// Sessions and generation: a group for each model, stepped by the page.
 #include "web.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@ WEB_EXPORT(web_generate) int32_t web_generate(int32_t session, const char *json,
 WEB_EXPORT(web_step) int32_t web_step(int32_t model);
 WEB_EXPORT(web_cancel) int32_t web_cancel(int32_t session);
 
-// What the page hears while a step runs; it must not call the module meanwhile.
+// The page's callbacks during a step; the page must not call the module meanwhile.
 WEB_IMPORT(web, text) void js_text(int32_t session, const char *text, uint32_t n);
-// Of an answer that is taken apart, in the place of text. kind: tern_part_kind.
+// For a parsed answer, instead of text. kind: tern_part_kind.
 WEB_IMPORT(web, part)
 void js_part(int32_t session, int32_t kind, uint32_t call, const char *text, uint32_t n);
 WEB_IMPORT(web, logprobs) void js_logprobs(int32_t session, const char *json, uint32_t n);
@@ -129,8 +129,8 @@ static void put_token(tern_strbuf *b, const tern_model *model, const tern_token_
     tern_strbuf_free(&text);
 }
 
-// An array of tokens, each [itself, the likeliest...]. Without memory none are told: the page sees
-// fewer than there are tokens.
+// Sends an array of tokens, each [itself, the likeliest...]. If memory runs out none are sent: the
+// page gets fewer entries than there are tokens.
 static void tell_logprobs(web_session *s) {
     size_t n_tokens = 0, n_each = 0;
     const tern_token_logprob *rows = tern_session_token_logprobs(s->session, &n_tokens, &n_each);
@@ -152,7 +152,7 @@ static void on_part(void *user, const tern_part *p) {
     js_part(s->id, (int32_t)p->kind, p->call, p->text, (uint32_t)p->n_bytes);
 }
 
-// False: no memory, which ends the answer.
+// False: out of memory, which ends the answer.
 static bool on_text(void *user, const char *text, size_t n) {
     web_session *s = user;
     if (s->logprobs) tell_logprobs(s);
@@ -199,7 +199,7 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
     for (size_t i = 0; i < n_ids; i++) tern_strbuf_printf(&b, i ? ",%d" : "%d", ids[i]);
     tern_strbuf_puts(&b, "]}");
     if (b.failed)
-        js_end(s->id, "", 0); // the page knows: out of memory
+        js_end(s->id, "", 0); // "": out of memory
     else
         js_end(s->id, b.ptr, (uint32_t)b.len);
     tern_strbuf_free(&b);
@@ -207,15 +207,15 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
 
 // ---- Generating -------------------------------------------------------------------------------
 
-typedef struct request { // what a generation is asked for
+typedef struct request { // the request for a generation
     web_args args;
     tern_str prompt;
     const tern_json *ids, *messages, *stops;
     const tern_json *breakers, *bad_words, *stop_ids, *allowed_ids;
     int32_t *stop_list, *allowed_list; // the last two
     const char *samplers;
-    bool apart;                // the answer's parts are told
-    const char *tools, *after; // for that: JSON, and what the answer follows
+    bool apart;                // send the answer's parsed parts
+    const char *tools, *after; // for the parts: JSON, and the text before the answer
     int32_t grammar;           // 0: none
     tern_sampling sampling;
     tern_generate_params params;
@@ -225,7 +225,7 @@ static tern_status request_read_lists(request *r, tern_error *err) {
     tern_generate_params *p = &r->params;
     if (r->samplers)
         memcpy(r->sampling.samplers, r->samplers,
-               strnlen(r->samplers, sizeof r->sampling.samplers)); // too long: refused
+               strnlen(r->samplers, sizeof r->sampling.samplers)); // too long a list is refused
     if (r->breakers) {
         TERN_TRY(web_args_strings(&r->args, "generate", "dry_sequence_breakers", r->breakers,
                                   &p->dry_sequence_breakers, err));
@@ -313,7 +313,7 @@ static void request_free(request *r) {
     web_args_free(&r->args);
 }
 
-// A seed that JSON can hold, so that the page may give it again.
+// A seed that JSON can hold, so that the page can pass it again.
 static void choose_seed(request *r) {
     while (r->sampling.seed == 0) {
         if (getentropy(&r->sampling.seed, sizeof r->sampling.seed) != 0) return;
@@ -364,7 +364,7 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
         status = tern_group_add(s->model->group, s->session, ids, n_ids, &r.params, on_text, on_end,
                                 s, &err);
     }
-    // One that is refused because the session generates already has no say in that.
+    // A request refused because the session is already generating must not replace its parser.
     if (status == TERN_OK)
         s->answer = answer;
     else
@@ -374,7 +374,7 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
     return status == TERN_OK ? 0 : web_fail(&err);
 }
 
-// 0: nothing runs; 1: a step was done; 2: the GPU works, to be called again when it did something.
+// 0: nothing runs; 1: a step was done; 2: the GPU is busy; call again after its next event.
 int32_t web_step(int32_t model) {
     tern_error err = {0};
     web_model *m = web_model_find(model, &err);
@@ -397,7 +397,7 @@ int32_t web_cancel(int32_t session) {
     if (!s) return web_fail(&err);
     bool done;
     tern_session_cancel(s->session);
-    // It ends at once, or when the step that computes it is done.
+    // It ends at once, or when the current step is done.
     if (s->model->group && !s->model->stepping) tern_group_poll(s->model->group, &done, NULL, NULL);
     return 0;
 }

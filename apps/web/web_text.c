@@ -149,8 +149,8 @@ int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
     return answer;
 }
 
-// json: the request itself, as tern_chat_format_json takes it. Most templates write the token that
-// texts begin with; where one does not, it is put there.
+// json: the request itself, as for tern_chat_format_json. Most templates write the BOS token; if
+// one does not, it is added.
 int32_t web_request_tokens(int32_t id, const char *json, uint32_t n) {
     tern_error err = {0};
     tern_strbuf text = {0};

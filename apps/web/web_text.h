@@ -1,4 +1,4 @@
-// Tokens of what a page gives: a text, or the messages of a conversation.
+// Tokens of a page's input: a text, or the messages of a conversation.
 #ifndef TERN_APPS_WEB_TEXT_H
 #define TERN_APPS_WEB_TEXT_H
 
@@ -6,7 +6,7 @@
 
 // Leaves {"ids", "n_dropped"} in web_result.
 int32_t web_put_ids(const int32_t *ids, size_t n, size_t n_dropped);
-// All arrays are to be freed by tern_free, those of a failed call, too, if they are not NULL.
+// The caller frees all arrays with tern_free, also after a failed call, if they are not NULL.
 tern_status web_ids_of_text(const tern_model *model, tern_str text, bool special, bool bos,
                             int32_t **ids, size_t *n_ids, tern_error *err);
 // messages[i] live as long as args.

@@ -6,7 +6,7 @@
 
 // Precedes every block: one cache line, so that the block itself stays aligned.
 typedef struct header {
-    size_t bytes;    // as asked for
+    size_t bytes;    // as requested
     size_t capacity; // usable without moving
     uint32_t tag;
     uint32_t is_mapped;
@@ -18,7 +18,7 @@ static atomic_size_t bytes_now[TERN_MEM_TAG_COUNT], bytes_max[TERN_MEM_TAG_COUNT
 static atomic_size_t total_now, total_max;
 static atomic_uint_fast64_t n_allocs, n_left_before_fail;
 
-// Relaxed counting orders nothing between threads, so it hides no race from a race detector.
+// Relaxed counting does not order memory between threads, so it hides no race from a race detector.
 static size_t add(atomic_size_t *count, size_t bytes) {
     return atomic_fetch_add_explicit(count, bytes, memory_order_relaxed);
 }
@@ -55,8 +55,7 @@ static header *header_of(void *block) { return (header *)((char *)block - HEADER
 
 static header *take_mapped(tern_mem_tag tag, size_t bytes) {
     size_t length = (bytes + HEADER_BYTES + TERN_PAGES_BYTES - 1) & ~(TERN_PAGES_BYTES - 1);
-    // A cache fills little by little and in many places: huge pages would make all of it resident
-    // at once.
+    // A cache fills slowly and in many places: huge pages would make all of it resident at once.
     header *h = tern_pages_take(length, tag != TERN_MEM_KV);
     if (!h) return NULL;
     h->capacity = length - HEADER_BYTES;
@@ -70,7 +69,7 @@ static header *take_heap(size_t bytes, bool clears) {
     if (!h) return NULL;
     memset(h, 0, HEADER_BYTES + (clears ? capacity : 0));
 #ifdef __SANITIZE_ADDRESS__
-    if (!clears) memset((char *)h + HEADER_BYTES, 0xff, capacity); // NaN, whatever floats they are
+    if (!clears) memset((char *)h + HEADER_BYTES, 0xff, capacity); // NaN in any float type
 #endif
     h->capacity = capacity;
     return h;
@@ -103,7 +102,7 @@ void *tern_realloc(tern_mem_tag tag, void *block, size_t bytes) {
     if (bytes <= h->capacity && bytes >= h->capacity / 4) {
         if (must_fail()) return NULL;
         if (bytes > h->bytes) memset((char *)block + h->bytes, 0, bytes - h->bytes);
-        // Only the difference: the block must never be counted twice.
+        // Counts only the difference: the block must never be counted twice.
         if (bytes > h->bytes)
             count_in(h->tag, bytes - h->bytes);
         else

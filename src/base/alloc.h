@@ -28,10 +28,10 @@ typedef enum tern_mem_tag {
         TERN_MEM_TAG_COUNT
 } tern_mem_tag;
 
-// NULL when memory is out; zero bytes gives a valid unique pointer. Any thread.
+// NULL if memory runs out; zero bytes give a valid unique pointer. Any thread.
 void *tern_alloc(tern_mem_tag tag, size_t bytes);
-// What is in it is open: for what is large and written before it is read. Zeroing the pages of a
-// cache takes a third of a millisecond each, and a long prompt takes hundreds of them at once.
+// The same without zeroing, for large blocks that are written before they are read. Zeroing takes a
+// third of a millisecond per cache page, and a long prompt takes hundreds of pages at once.
 void *tern_alloc_open(tern_mem_tag tag, size_t bytes);
 // n * size with overflow check: NULL on overflow.
 void *tern_alloc_array(tern_mem_tag tag, size_t n, size_t size);
@@ -50,14 +50,14 @@ typedef struct tern_mem_stats {
 tern_mem_stats tern_mem_get_stats(void);
 const char *tern_mem_tag_name(tern_mem_tag tag);
 
-// Test hook: let the n-th allocation from now (1 = the next) and all later ones fail; 0 turns it
+// Test hook: makes the n-th allocation from now (1 = the next) and all later ones fail; 0 turns it
 // off.
 void tern_mem_fail_at(uint64_t n);
-// And let the peaks count from now on.
+// Resets the peaks, so that they count from now on.
 void tern_mem_reset_max(void);
 
 // Grows *array (n_used elements used, *capacity allocated) so that n_used + n_more fit; doubles.
-// Returns 0 on success and -1 when memory is out (the array stays valid).
+// Returns 0 on success and -1 if memory runs out (the array stays valid).
 int tern_array_reserve_(tern_mem_tag tag, void **array, size_t *capacity, size_t n_used,
                         size_t n_more, size_t element_bytes);
 #define tern_array_reserve(tag, array, capacity, n_used, n_more)                                   \

@@ -50,8 +50,8 @@ TEST(json_numbers_are_json_and_read_back_as_the_same) {
     }
 }
 
-// Seen to fail: with `follows` left as it is by a bracket.
-// Seen to fail with the double taken for the number.
+// Seen to fail: if a bracket leaves `follows` unchanged.
+// Seen to fail if the double is taken for the number.
 TEST(json_keeps_whole_numbers_of_64_bits) {
     static const struct {
         const char *text;
@@ -189,7 +189,7 @@ TEST(errors_quote_nothing_that_hides) {
     tern_error err = {0};
     tern_fail(&err, TERN_ERR_IO, "%s", "a\nb\xE2\x80\xAE\xC2\x9B\xFF.txt");
     CHECK_MSG(!strcmp(err.message, "a\\nb\\u{202E}\\u{9B}\\x{FF}.txt"), "%s", err.message);
-    char name[9000]; // one that does not fit is cut, its escapes counted
+    char name[9000]; // one that does not fit is cut, counting its escapes
     for (size_t i = 0; i < sizeof name; i++) name[i] = '\x1b';
     name[sizeof name - 1] = 0;
     tern_fail(&err, TERN_ERR_IO, "%s: it is long", name);
@@ -216,7 +216,7 @@ TEST(alloc_counts_zeroes_aligns_and_fails_on_demand) {
     CHECK(tern_mem_get_stats().total_now == before.total_now);
 }
 
-// Seen to fail where the block was counted in with its new size before the old one was counted out.
+// Seen to fail when the new size was counted before the old one was subtracted.
 TEST(alloc_counts_a_block_that_grows_in_place_once) {
     tern_mem_stats before = tern_mem_get_stats();
     size_t huge = before.total_max + ((size_t)64 << 20); // above every peak so far
@@ -234,7 +234,8 @@ TEST(alloc_counts_a_block_that_grows_in_place_once) {
     CHECK(tern_mem_get_stats().total_now == before.total_now);
 }
 
-// Seen to fail: with the last member of a name, with an index that outlives tern_json_keep.
+// Seen to fail: with the last of several members of a name, with an index that outlives
+// tern_json_keep.
 TEST(json_index_finds_members) {
     tern_strbuf text = {0};
     tern_json_doc doc;

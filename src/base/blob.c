@@ -10,8 +10,8 @@
 struct tern_blob_file {
     char *path;
     uint64_t n;
-    const uint8_t *map; // NULL: it is read
-    int fd;             // -1: it is mapped
+    const uint8_t *map; // NULL: the file is read
+    int fd;             // -1: the file is mapped
     tern_stamp stamp;
 };
 
@@ -32,7 +32,7 @@ static bool must_fail(void) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// A file that the system cannot map is read: perhaps it is only this file system that cannot.
+// A file that the system cannot map is read instead: perhaps only this file system cannot map.
 static void map_or_keep(tern_blob_file *f, int fd) {
     bool fits = f->n > 0 && f->n <= SIZE_MAX;
     f->fd = -1;
@@ -105,8 +105,7 @@ tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n) {
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-// What was read before and what is read now must be of one file: a change in between is a failure,
-// too.
+// All reads must see the same file: a change in between is a failure, too.
 static tern_status read_file(const tern_blob_file *f, uint64_t at, uint64_t n, void *to,
                              tern_error *err) {
     unsigned long long first = at, end = at + n;
@@ -184,7 +183,7 @@ void tern_blob_release(tern_hold *h) {
     atomic_fetch_sub(&n_held, 1);
 }
 
-// Bytes that are the caller's, or a copy, must never be dropped: nothing would bring them back.
+// The caller's bytes, or a copy, must never be dropped: nothing would restore them.
 void tern_blob_drop(const tern_blob *b) {
     for (uint64_t at = b->at; b->joined && at < b->at + b->n; at += b->each)
         tern_blob_drop(&b->joined[at / b->each]);

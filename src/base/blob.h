@@ -18,20 +18,20 @@ typedef struct tern_blob_file tern_blob_file; // open; owns the mapping, or the 
 typedef struct tern_blob {
     uint64_t n;
     const uint8_t *memory;          // the bytes; NULL: they have to be read
-    const tern_blob_file *file;     // that they are of; NULL: only memory
-    uint64_t at;                    // where they begin in the whole that they are a part of
-    const struct tern_blob *joined; // or they are those of several blobs of `each` bytes
+    const tern_blob_file *file;     // the file that has them; NULL: only memory
+    uint64_t at;                    // their offset in the whole blob
+    const struct tern_blob *joined; // or: several blobs of `each` bytes, concatenated
     uint64_t each;
-    const struct tern_blob_maker *maker; // or they are computed whenever they are held
+    const struct tern_blob_maker *maker; // or: computes them whenever they are held
 } tern_blob;
 
-// Bytes that are in no file, and follow from those of one. Both functions may be called by any
-// number of threads.
+// Bytes computed from those of a file. Any number of threads may call both functions.
 typedef struct tern_blob_maker {
-    // Bytes [first, first + n) of the whole, to `to`. n > 0, and there are so many.
+    // Writes bytes [first, first + n) of the whole to `to`. n > 0, and the range is within the
+    // whole.
     tern_status (*make)(const struct tern_blob_maker *m, uint64_t first, uint64_t n, void *to,
                         tern_error *err);
-    void (*drop)(const struct tern_blob_maker *m); // what they are made of is not needed soon
+    void (*drop)(const struct tern_blob_maker *m); // their source is not needed soon
 } tern_blob_maker;
 
 // All bytes of a regular file. The blob and its parts are valid until the file is closed.
@@ -41,11 +41,11 @@ tern_status tern_blob_open(tern_blob_file **file, const char *path, bool missing
 void tern_blob_close(tern_blob_file *file); // NULL is allowed
 
 tern_blob tern_blob_of(const void *bytes, uint64_t n); // of memory, which stays the caller's
-// The bytes of n blobs of `each` bytes, one after the other; the list stays the caller's. Holding
-// bytes of more than one of them copies.
+// The bytes of n blobs of `each` bytes, concatenated; the list stays the caller's. Holding bytes of
+// more than one of them makes a copy.
 tern_blob tern_blob_join(const tern_blob *list, uint64_t n, uint64_t each);
 tern_blob tern_blob_made(const tern_blob_maker *maker, uint64_t n); // the maker stays the caller's
-// Bytes [first, first + n); what is beyond the end is left out.
+// Bytes [first, first + n); bytes beyond the end are left out.
 tern_blob tern_blob_part(const tern_blob *b, uint64_t first, uint64_t n);
 
 // A held blob; zeroed: none.
@@ -66,9 +66,9 @@ void tern_blob_drop(const tern_blob *b);
 
 // ---- For tests ---------------------------------------------------------------------------------
 
-// Files opened from now on are read as where the system cannot map them.
+// Files opened from now on are read, as on systems that cannot map them.
 void tern_blob_map_never(bool never);
-// Lets the n-th read from now on (1 = the next) and all later ones fail; 0 turns it off.
+// Makes the n-th read from now on (1 = the next) and all later ones fail; 0 turns it off.
 void tern_blob_fail_read_at(uint64_t n);
 uint64_t tern_blob_n_reads(void); // since the program began
 uint64_t tern_blob_n_held(void);  // held and not released

@@ -1,4 +1,4 @@
-// Bytes that are mapped, read, or somebody's: the same bytes, or one clear line.
+// Mapped, read and borrowed bytes: the same bytes, or one clear error.
 #include "base/blob.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static void check_parts(const tern_blob *all, const char *how) {
     CHECK_MSG(inner.n == 3 && inner.at == 3, "%s", how);
     CHECK(tern_blob_hold(&inner, &h, &err) == TERN_OK && !memcmp(h.data, "345", 3));
     tern_blob_release(&h);
-    tern_blob_release(&h); // nothing is held any more
+    tern_blob_release(&h); // nothing is held any longer
     CHECK(tern_blob_read(&inner, 1, 2, text, &err) == TERN_OK && !memcmp(text, "45", 2));
     CHECK(tern_blob_read(&inner, 3, 0, text, &err) == TERN_OK);
     CHECK(tern_blob_read(&inner, 2, 2, text, &err) == TERN_ERR_FORMAT);
@@ -91,7 +91,7 @@ TEST(blob_of_a_file_that_changes_is_refused) {
 
     REQUIRE_OK(tern_blob_open(&file, path, false, &all, &err), err);
     REQUIRE(write_text(path, "another file of this name"));
-    REQUIRE_OK(tern_blob_hold(&all, &h, &err), err); // what was opened is there as it was
+    REQUIRE_OK(tern_blob_hold(&all, &h, &err), err); // the opened file is unchanged
     CHECK(!memcmp(h.data, "x12345", 6));
     tern_blob_release(&h);
     tern_blob_fail_read_at(1);

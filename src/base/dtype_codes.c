@@ -1,6 +1,6 @@
-// Readers of the types whose elements are codes of four bits and more, or that are read as such,
-// with a scale for each group, and the description of their layouts (the head of dtype_decode.c
-// says how to read it).
+// Readers of the types with codes of four bits or more and a scale for each group, and of types
+// read like them; and the description of their layouts (the head of dtype_decode.c explains the
+// notation).
 //
 //   Q8_0  32 weights, 34 bytes   f16 d, int8 q[32]:                          d * q
 //   Q4_0  32 weights, 18 bytes   f16 d, 16 bytes; byte i holds weight i in its low nibble and
@@ -80,7 +80,7 @@ const tern_dtype_form *tern_dtype_form_of(tern_dtype type) {
 
 static uint16_t read_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 
-// 16 bytes of nibbles; high: the fifth bits of 32, or NULL.
+// 16 bytes of nibbles; high: the fifth bits of 32 codes, or NULL.
 static void read_nibbles(const uint8_t *b, const uint8_t *high, uint8_t *codes) {
     for (int i = 0; i < 16; i++) {
         codes[i] = b[i] & 15;
@@ -89,7 +89,7 @@ static void read_nibbles(const uint8_t *b, const uint8_t *high, uint8_t *codes) 
     for (int i = 0; high && i < 32; i++) codes[i] |= (uint8_t)((high[i / 8] >> i % 8 & 1) << 4);
 }
 
-// Blocks of 32: a scale, perhaps a minimum, which files add, perhaps fifth bits, codes.
+// Blocks of 32: a scale, perhaps a minimum (files add it), perhaps fifth bits, codes.
 static void read_32(tern_dtype type, const uint8_t *b, const tern_dtype_codes *to) {
     const tern_dtype_form *f = &forms[type];
     if (type == TERN_DTYPE_MXFP4) {
@@ -109,7 +109,7 @@ static void read_32(tern_dtype type, const uint8_t *b, const tern_dtype_codes *t
         read_nibbles(f->bits == 5 ? b + 4 : b, f->bits == 5 ? b : NULL, to->codes);
 }
 
-// Two bits of each of 256, of Q2_K and Q3_K.
+// The 2-bit codes of 256 weights of Q2_K and Q3_K.
 static void read_pairs(const uint8_t *b, uint8_t *codes) {
     for (int i = 0; i < 256; i++) codes[i] = b[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
 }

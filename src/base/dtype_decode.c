@@ -26,8 +26,8 @@
 //                                weights 2i (low bits) and 2i + 1:      scale * code + offset
 //   G8_n  the same               f32 scale, f32 offset, n bytes of codes 0 .. 255
 //   F8_n  the same               f32 scale, n bytes of E4M3:            scale * number
-// The fourth two-bit code does not occur in honest files but for Q2_0 and PQ2_0, where it is +2; so
-// it decodes in all.
+// The fourth 2-bit code occurs in valid files only for Q2_0 and PQ2_0, where it is +2; all types
+// decode it like that.
 #include "base/dtype.h"
 #include "base/half.h"
 
@@ -77,7 +77,7 @@ static void codes_i2_s(const uint8_t *data, uint64_t first, size_t n, int8_t *q)
     }
 }
 
-// One block; returns its scale's bits.
+// Decodes one block; returns its scale's bits.
 static uint16_t codes_block(tern_dtype type, const uint8_t *b, int8_t *q) {
     size_t n = tern_dtype_block_n(type);
     switch (type) {
@@ -205,7 +205,7 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         memset(out, 0, n * sizeof *out);
         return;
     }
-    if (type == TERN_DTYPE_HF_TERNARY) return; // codes lie in four rows: left to the reader
+    if (type == TERN_DTYPE_HF_TERNARY) return; // a byte has codes of four rows: left to the reader
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
     const uint8_t *b = (const uint8_t *)data + first / block_n * block_bytes;
     if (type == TERN_DTYPE_F32) {

@@ -18,7 +18,7 @@ static void write_u16(uint8_t *p, uint16_t v) {
     p[1] = (uint8_t)(v >> 8);
 }
 
-// A scale's bits, and what a reader will see.
+// A scale's bits, and the value that a reader gets.
 static uint16_t to_f16(float d, float *read) {
     uint16_t h = tern_f32_to_f16(fminf(fmaxf(d, -65504.0f), 65504.0f));
     *read = tern_f16_to_f32(h);
@@ -224,10 +224,10 @@ static void encode_i2_s(const int8_t *q, uint8_t *b) {
     }
 }
 
-// Types with a form hold ternary weights exactly too, unless a table has no such numbers: a step is
-// the scale. (Fitted encoders put the greatest weight to the end of the range, where -s, 0 and s do
-// not all have a code.) With minima they are scale * code - minimum with scale = minimum and codes
-// 0, 1, 2.
+// Types with a form hold ternary weights exactly too, unless a table lacks these numbers: one step
+// is the scale. (Fitted encoders put the greatest weight at the end of the range, where -s, 0 and s
+// do not all have a code.) With minima they are scale * code - minimum with scale = minimum and
+// codes 0, 1, 2.
 static void encode_form(tern_dtype type, const int8_t *q, uint16_t scale, uint8_t *b) {
     const tern_dtype_form *f = tern_dtype_form_of(type);
     uint8_t codes[256];

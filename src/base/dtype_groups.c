@@ -1,6 +1,6 @@
 // Encoders of the types with a scale for each group of small numbers (tern_dtype_group_n). They
-// write what they can hold to the bit, and say of anything else that they cannot: such weights come
-// out of training, and rounding others to them makes another model. The layouts are described in
+// write weights that the type holds exactly, and refuse all others: such weights come from
+// training, and rounding other weights to them makes another model. The layouts are described in
 // dtype_decode.c.
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static bool is_one_bit(tern_dtype type) {
     return type == TERN_DTYPE_Q1_0 || type == TERN_DTYPE_Q1_0_32;
 }
 
-// The numbers that a type has, from the first to the last tried.
+// The numbers that a type has, in the order in which they are tried.
 static const int8_t *numbers_of(tern_dtype type, int *n) {
     static const int8_t one_bit[] = {1, -1}, others[] = {0, 1, -1, 2};
     bool two_bits = type == TERN_DTYPE_Q2_0 || type == TERN_DTYPE_PQ2_0;
@@ -30,7 +30,7 @@ static bool find_numbers(tern_dtype type, const float *x, size_t n, float d, int
     return k < n_numbers;
 }
 
-// The scale of a group and its numbers; of the two signs that may do, plus is taken.
+// The scale of a group and its numbers; if both signs fit, plus is taken.
 static bool find_group(tern_dtype type, const float *x, size_t n, float *d, int8_t *q) {
     *d = 0;
     for (size_t i = 0; i < n; i++) {
@@ -43,7 +43,8 @@ static bool find_group(tern_dtype type, const float *x, size_t n, float *d, int8
     return find_numbers(type, x, n, *d, q);
 }
 
-// Bytes of five numbers in base 3, the first the most significant, rounded up to 256ths of 243.
+// Bytes of five numbers in base 3, the first the most significant; the value is scaled by 256 /
+// 243, rounded up.
 static void put_trits(const int8_t *q, size_t n_bytes, int n_trits, uint8_t *b) {
     for (size_t i = 0; i < n_bytes; i++) {
         int v = 0;

@@ -8,7 +8,7 @@ static void write_u16(uint8_t *p, uint16_t v) {
     p[1] = (uint8_t)(v >> 8);
 }
 
-// 16 bytes of nibbles; high: where the fifth bits of 32 go, or NULL.
+// 16 bytes of nibbles; high: gets the fifth bits of 32 codes, or is NULL.
 static void write_nibbles(const uint8_t *codes, uint8_t *high, uint8_t *b) {
     for (int i = 0; i < 16; i++) b[i] = (uint8_t)((codes[i] & 15) | (codes[16 + i] & 15) << 4);
     for (int i = 0; high && i < 32; i++) high[i / 8] |= (uint8_t)((codes[i] >> 4 & 1) << i % 8);
@@ -28,7 +28,7 @@ static void write_32(tern_dtype type, const tern_dtype_form *f, const tern_dtype
     }
     write_u16(b, *from->scales);
     b += 2;
-    if (f->has_minima) { // which files add
+    if (f->has_minima) { // files add it
         write_u16(b, *from->minima ^ 0x8000);
         b += 2;
     }
@@ -38,7 +38,7 @@ static void write_32(tern_dtype type, const tern_dtype_form *f, const tern_dtype
         write_nibbles(from->codes, f->bits == 5 ? b : NULL, f->bits == 5 ? b + 4 : b);
 }
 
-// Two bits of each of 256.
+// The 2-bit codes of 256 weights.
 static void write_pairs(const uint8_t *codes, uint8_t *b) {
     for (int i = 0; i < 256; i++)
         b[i / 128 * 32 + i % 32] |= (uint8_t)((codes[i] & 3) << i % 128 / 32 * 2);

@@ -1,17 +1,17 @@
-// Encoders of the types with a form (dtype_codes.c) that take their time, for files that are made
-// once: they minimise
+// Slow encoders of the types with a form (dtype_codes.c), for files that are made once: they
+// minimise
 //     sum over a block of weight * (x - what a reader sees)^2.
 //
 // A group's scale is searched for: for each of some candidates its numbers are rounded, the best
 // scale (and minimum) for that rounding is computed by weighted least squares, and the candidate
-// that leaves the least error wins. What a block shares comes last: its scales (and minima) are
-// rounded to steps, each step is compared with its neighbours by the error that it leaves, and the
-// block's scale is fitted to all of its numbers again.
+// that leaves the least error wins. The block's shared numbers come last: the scales (and minima)
+// of groups are rounded to steps, each step is compared with its neighbours by the resulting error,
+// and the block's scale is fitted to all its numbers again.
 //
-// The weight is what the caller knows of the column (the mean square of what it is multiplied
-// with), times sqrt(mean x^2 + x^2) so that columns alike prefer large numbers; without such
-// knowledge it is the root of the mean square plus |x|: large numbers matter more for the output
-// than small ones, though not by their square (perplexities of small models, docs/formats.md).
+// The weight is the column's importance from the caller (the mean square of its inputs), times
+// sqrt(mean x^2 + x^2) so that equally important columns prefer large numbers; without importances
+// it is the root of the mean square plus |x|: large numbers matter more for the output than small
+// ones, though not by their square (perplexities of small models, docs/formats.md).
 //
 // Numbers of a block are divided by its greatest first, so that no square overflows.
 #include "base/dtype.h"
@@ -23,7 +23,7 @@
 #define GROUP_MAX  128
 #define GROUPS_MAX 16
 
-// The numbers that a table's codes stand for, ascending, and halfway to the next.
+// The numbers of a table's codes, ascending, and the midpoints to the next.
 typedef struct number_table {
     int n;
     float numbers[16], halves[15];
@@ -34,21 +34,21 @@ typedef struct fit {
     tern_dtype type;
     const tern_dtype_form *form;
     int n, group;                        // elements
-    float low, high;                     // numbers: codes less the zero
+    float low, high;                     // limits of q: codes minus the zero
     int sub_low, sub_high, sub_min_high; // steps of scales and minima, if the form has them
     bool min_is_step;
     const number_table *table; // or NULL
     number_table room;
 } fit;
 
-// A block on its way: x = numbers / unit.
+// A block being encoded: x = numbers / unit.
 typedef struct block {
     float x[BLOCK_MAX], w[BLOCK_MAX], q[BLOCK_MAX];
     float unit;
-    float scale[GROUPS_MAX], min[GROUPS_MAX]; // of groups; of types without steps as read
+    float scale[GROUPS_MAX], min[GROUPS_MAX]; // of groups; for types without steps, as read
     int step[GROUPS_MAX], min_step[GROUPS_MAX];
     uint16_t d_bits, m_bits;
-    float d, m; // what a reader makes of them, divided by unit
+    float d, m; // the block's scale and minimum as read, divided by unit
 } block;
 
 // ---- Types -------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ static bool fit_of(tern_dtype type, fit *t) {
     t->group = f->group;
     t->low = (float)-f->zero;
     t->high = (float)((1 << bits) - 1 - f->zero);
-    if (type == TERN_DTYPE_Q8_0) t->low = -127; // the two sides alike, as all writers have it
+    if (type == TERN_DTYPE_Q8_0) t->low = -127; // symmetric, as in all writers
     t->sub_low = f->has_minima ? 0 : type == TERN_DTYPE_Q6_K ? -128 : -32;
     t->sub_high = type == TERN_DTYPE_Q6_K ? 127 : type == TERN_DTYPE_Q2_K ? 15 : 31;
     if (type == TERN_DTYPE_Q4_K || type == TERN_DTYPE_Q5_K) t->sub_high = 63;
@@ -90,7 +90,7 @@ static bool fit_of(tern_dtype type, fit *t) {
 
 // ---- Rounding ----------------------------------------------------------------------------------
 
-// To the nearest whole number, of magnitudes below 2^22: the sum has no bits for a fraction.
+// To the nearest whole number, for magnitudes below 2^22: the sum has no bits for a fraction.
 static inline float round_whole(float v) { return v + 0x1.8p23f - 0x1.8p23f; }
 
 static inline float clamp(float v, float low, float high) {
@@ -151,8 +151,8 @@ static float gain_of(const fit *t, const float *x, const float *w, float inv, fl
 
 #define N_CANDIDATES 18
 
-// The greatest number goes to one end of the range, or a little inside or beyond: then it is cut,
-// and the others have finer steps.
+// The greatest number goes to one end of the range, or a little inside, or beyond it: then it is
+// clipped, and the others have finer steps.
 static float fit_scale(const fit *t, const float *x, const float *w) {
     float e = extreme(x, t->group), best = 0, best_gain = 0, scale;
     const float ends[2] = {t->low, t->high};
@@ -223,7 +223,7 @@ static void fit_scale_min(const fit *t, const float *x, const float *w, float *s
 
 // ---- Blocks ------------------------------------------------------------------------------------
 
-// A number of 16 bits, and what a reader sees of it.
+// A 16-bit number, and the value that a reader gets.
 static uint16_t put_half(const block *b, float v, float *read) {
     uint16_t h = tern_f32_to_f16(clamp(v * b->unit, -65504, 65504));
     *read = tern_f16_to_f32(h) / b->unit;
@@ -244,7 +244,7 @@ static int step_near(float v, float inv, int low, int high) {
     return (int)round_whole(clamp(v * inv, (float)low, (float)high));
 }
 
-// Steps next to those that are nearest may leave less error, since numbers are rounded again.
+// Steps beside the nearest ones may leave less error, since numbers are rounded again.
 static float choose_steps(const fit *t, block *b, int g) {
     bool has_minima = t->form->has_minima;
     int s = b->step[g], m = b->min_step[g], best_s = s, best_m = m;
@@ -292,7 +292,7 @@ static void fit_block(const fit *t, const block *b, float *d, float *m) {
     } else if (aa > 0) {
         *d = (float)((ax - ab * (double)b->m) / aa);
     }
-    if (!(*d * b->d > 0)) *d = b->d; // a step is never of the other sign
+    if (!(*d * b->d > 0)) *d = b->d; // a step never has the other sign
     if (!(*m > 0)) *m = b->m;
 }
 
@@ -308,7 +308,7 @@ static float take_block_scales(const fit *t, block *b, float d, float m) {
 static void quantize_steps(const fit *t, block *b) {
     int n_groups = t->n / t->group;
     float d = extreme(b->scale, n_groups), m = extreme(b->min, n_groups);
-    // Of scales of both signs the greatest takes the side that has a step more.
+    // If scales have both signs, the greatest in magnitude goes to the side that has one step more.
     d /= (float)(t->sub_low ? t->sub_low : t->sub_high);
     m /= (float)t->sub_min_high;
     b->d_bits = put_half(b, d, &b->d);
@@ -328,11 +328,11 @@ static void quantize_steps(const fit *t, block *b) {
     }
 }
 
-// MXFP4's scale is a power of two: here of a form whose numbers are doubled.
+// MXFP4's scale is a power of two: here for a form with doubled numbers.
 static void quantize_power(const fit *t, block *b) {
     float e = fabsf(extreme(b->x, t->n)) * b->unit, best = INFINITY, q[32];
     int exponent, chosen = 0;
-    frexpf(e, &exponent); // e < 2^exponent; the greatest number is 12, times 2^124 a finite one
+    frexpf(e, &exponent); // e < 2^exponent; the greatest number is 12, finite when times 2^124
     for (int k = exponent - 5; k <= exponent - 2; k++) {
         if (e == 0 || k < -128 || k > 124) continue;
         float error = error_of(t, b->x, b->w, ldexpf(1, k) / b->unit, 0, q);
@@ -418,7 +418,7 @@ static void take_block(const fit *t, const float *x, const float *importance, bl
     weigh(t, importance, b);
 }
 
-// Importance of a block, the greatest being 1: what was never seen counts a little all the same.
+// Importance of a block, the greatest being 1: columns never seen still count a little.
 static const float *scale_importance(const float *from, int n, float *to) {
     float most = 0;
     if (!from) return NULL;
@@ -438,7 +438,7 @@ static uint16_t to_16(bool is_bf16, float v, float *read) {
     return bits;
 }
 
-// The best offset for the numbers and the scale that there are.
+// The best offset for the given numbers and scale.
 static float fit_offset(const fit *t, const block *b, float scale) {
     float w1 = 0, miss = 0;
     for (int i = 0; i < t->n; i++) {
@@ -457,7 +457,7 @@ void tern_dtype_quantize_affine(const tern_dtype_affine *a, const float *x, size
         take_block(&t, x + i, NULL, &b);
         fit_scale_min(&t, b.x, b.w, &b.scale[0], &b.min[0]);
         *scales++ = to_16(a->is_bf16, b.scale[0] * b.unit, &scale);
-        b.scale[0] = scale / b.unit; // as it is read; the offset makes up for the rounding
+        b.scale[0] = scale / b.unit; // as it is read; the offset compensates the rounding
         round_group(&t, &b, 0);
         *offsets++ = to_16(a->is_bf16, fit_offset(&t, &b, b.scale[0]) * b.unit, &offset);
         b.min[0] = -offset / b.unit;

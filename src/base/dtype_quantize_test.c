@@ -66,7 +66,7 @@ static void measure(const float *x, const float *y, const float *importance, dou
 static const struct {
     tern_dtype type;
     double plain, weighted; // relative errors of normal numbers, plain and weighted by squares
-    double important;       // weighted by an importance, to that without knowing it
+    double important;       // error weighted by an importance, relative to that without using it
 } bounds[] = {
     {TERN_DTYPE_Q4_0, 0.0780, 0.04476, 0.71},   {TERN_DTYPE_Q4_1, 0.0681, 0.03836, 0.62},
     {TERN_DTYPE_Q5_0, 0.0383, 0.02139, 0.75},   {TERN_DTYPE_Q5_1, 0.0329, 0.01817, 0.61},
@@ -78,8 +78,8 @@ static const struct {
 };
 #define N_BOUNDS (sizeof bounds / sizeof *bounds)
 
-// The bounds are half a percent above what was found. Seen to fail: with the first candidate alone,
-// with steps that are only the nearest ones, with the importance of the first block for all.
+// The bounds are half a percent above the measured errors. Seen to fail: with the first candidate
+// alone, with steps that are only the nearest ones, with the importance of the first block for all.
 TEST(dtype_quantizers_leave_little_error) {
     static float x[N], y[N], importance[N];
     static uint8_t packed[N * 2];
@@ -103,7 +103,7 @@ TEST(dtype_quantizers_leave_little_error) {
     CHECK(!tern_dtype_quantize(TERN_DTYPE_I2_S, x, NULL, N, packed));
 }
 
-// Neither numbers nor importances are what they should be.
+// Invalid numbers and importances.
 TEST(dtype_quantizers_take_any_numbers) {
     static const float odd[] = {0,         -0.0f, 1e-45f,  -1e-40f, 3e38f, -3e38f, INFINITY,
                                 -INFINITY, NAN,   6.1e-5f, 65504,   1e10f, -1,     1e-20f};

@@ -108,9 +108,9 @@ TEST(dtype_k_blocks_are_the_published_ones) {
 }
 
 // Single weights of the types that nothing here writes, their places worked out by hand. (All
-// blocks of files made by llama-quantize were equal, to the bit, to what gguf-py makes of them.)
-// Seen to fail: when the third bits of Q3_K moved on with the halves, when MXFP4's exponent was one
-// too high, when Q4_1's minimum kept its sign, when IQ4_XS's scales swapped nibbles.
+// blocks of files made by llama-quantize were equal, to the bit, to gguf-py's result.) Seen to
+// fail: when the third bits of Q3_K moved on with the halves, when MXFP4's exponent was one too
+// high, when Q4_1's minimum kept its sign, when IQ4_XS's scales swapped nibbles.
 TEST(dtype_codes_lie_where_they_should) {
     static uint8_t b[256];
     static float y[256];

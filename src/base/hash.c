@@ -1,6 +1,6 @@
 #include "base/hash.h"
 
-// A byte at a time needs a table of 256 words, which must not be a mutable global. So a short text
+// One byte per step needs a table of 256 words, which must not be a mutable global. So a short text
 // takes two steps of four bits a byte, with a table small enough to write down, and a long one
 // first builds tables for eight bytes at a step ("slicing by 8": Kounavis and Berry 2005), which
 // takes a few microseconds and saves three quarters of the time.
@@ -50,7 +50,7 @@ uint64_t tern_hash64(uint64_t seed, const void *bytes, size_t n) {
     uint64_t h = tern_mix64(seed ^ (n + 1) * 0x9E3779B97F4A7C15u);
     for (; n >= 8; n -= 8, p += 8) {
         uint64_t word = 0;
-        for (int i = 7; i >= 0; i--) word = word << 8 | p[i]; // a single load if the machine can
+        for (int i = 7; i >= 0; i--) word = word << 8 | p[i]; // a single load where possible
         h = tern_mix64(h ^ word) + 0x9E3779B97F4A7C15u;
     }
     uint64_t rest = 0;

@@ -124,7 +124,7 @@ static tern_status set_string(parser *p, size_t index, tern_str s) {
 
 static bool is_digit(const parser *p) { return p->at < p->end && *p->at >= '0' && *p->at <= '9'; }
 
-// strtod wants a terminated text, which a document need not be.
+// strtod wants a terminated text, which a document is not always.
 static tern_status convert_number(parser *p, const char *start, size_t n, double *out) {
     char few[64], *spelling = n < sizeof few ? few : tern_alloc(TERN_MEM_MISC, n + 1);
     if (!spelling) return tern_fail_memory(p->err, n + 1);
@@ -267,8 +267,8 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
 
 #define FEW_MEMBERS 64
 
-// It is where strings have their text, which objects have not. At most half of its places are
-// taken; the seed is a secret, so that nobody can choose names that meet.
+// It is at the root's `text`, which objects do not use otherwise. At most half of its places are
+// taken; the seed is secret, so that nobody can choose colliding names.
 typedef struct name_index {
     uint64_t seed;
     size_t mask;
@@ -298,7 +298,7 @@ tern_status tern_json_index(tern_json_doc *doc, tern_error *err) {
     index->seed = tern_random_seed();
     index->mask = n - 1;
     for (const tern_json *key = tern_json_first(doc, root); key;
-         key = tern_json_next(doc, root, key)) // of members of one name the first counts
+         key = tern_json_next(doc, root, key)) // among members of one name the first counts
         if (!find_name(index, tern_json_str(key), &at)) index->keys[at] = key;
     doc->nodes[0].text = (const char *)index;
     return TERN_OK;
@@ -311,7 +311,7 @@ void tern_json_free(tern_json_doc *doc) {
     *doc = (tern_json_doc){0};
 }
 
-// Its subtree is one piece of the array, and says where it goes on by indices.
+// The value's subtree is one piece of the array, linked by indices.
 void tern_json_keep(tern_json_doc *doc, const tern_json *value) {
     uint32_t first = (uint32_t)(value - doc->nodes);
     name_index *index = index_of(doc);

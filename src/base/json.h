@@ -24,8 +24,8 @@ typedef enum tern_json_type {
 typedef enum tern_json_spelling {
     TERN_JSON_WHOLE,    // digits, below 2^53: the double is the number
     TERN_JSON_FRACTION, // with a point or an exponent
-    // Digits, and more of them than a double holds: the next node, which belongs to this one and
-    // which nobody else sees, is a string of them.
+    // Digits beyond the precision of a double: the next node, which belongs to this one and is
+    // hidden from iteration, is a string of them.
     TERN_JSON_LONG,
 } tern_json_spelling;
 
@@ -37,7 +37,7 @@ typedef struct tern_json {
     uint32_t next; // index of the node after this value's subtree
     uint32_t line; // where it begins, for messages
     union {
-        const char *text; // string, not terminated; of the root json_index.h's
+        const char *text; // string, not terminated; the root's: json_index.h
         double number;
     };
 } tern_json;
@@ -51,10 +51,10 @@ typedef struct tern_json_doc {
 // Parses text[0..n); text must outlive the document. Messages say line and reason.
 tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern_error *err);
 void tern_json_free(tern_json_doc *doc);
-// The document becomes that of one of its values.
+// Reduces the document to one of its values.
 void tern_json_keep(tern_json_doc *doc, const tern_json *value);
 
-// All of these accept a NULL value and answer NULL, so that look-ups may be chained.
+// All of these accept a NULL value and return NULL, so that look-ups may be chained.
 const tern_json *tern_json_root(const tern_json_doc *doc);
 const tern_json *tern_json_get(const tern_json_doc *doc, const tern_json *object, const char *key);
 // The same for "a.b.c".
@@ -70,10 +70,9 @@ const tern_json *tern_json_value_of(const tern_json_doc *doc, const tern_json *k
 bool tern_json_is(const tern_json *value, tern_json_type type);
 tern_str tern_json_str(const tern_json *value);                    // {NULL, 0}: not a string
 double tern_json_number(const tern_json *value, double otherwise); // otherwise: not a number
-// Whole numbers up to 2^53 and down to -2^53; otherwise: also for larger ones.
+// Whole numbers from -2^53 to 2^53; `otherwise` also for larger ones.
 int64_t tern_json_int(const tern_json *value, int64_t otherwise);
-// Whole numbers to the last digit: -2^63 to 2^64 - 1, the negative ones as two's complement. False:
-// something else.
+// Exact whole numbers: -2^63 to 2^64 - 1, negative ones in two's complement. False: something else.
 bool tern_json_whole(const tern_json *value, uint64_t *out, bool *is_negative);
 bool tern_json_bool(const tern_json *value, bool otherwise);
 

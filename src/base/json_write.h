@@ -20,7 +20,7 @@
 
 typedef struct tern_json_writer {
     tern_strbuf *out;
-    bool follows; // a value of the same object or array
+    bool follows; // a value comes before in the same object or array
 } tern_json_writer;
 
 void tern_json_open(tern_json_writer *w, const char *key, char bracket);         // '{' or '['
@@ -29,15 +29,15 @@ void tern_json_put_text(tern_json_writer *w, const char *key, const char *text);
 void tern_json_put_bytes(tern_json_writer *w, const char *key, const char *bytes, size_t n);
 void tern_json_put_int(tern_json_writer *w, const char *key, int64_t value);
 void tern_json_put_number(tern_json_writer *w, const char *key, double value);
-void tern_json_put_float(tern_json_writer *w, const char *key, float value); // its own digits
+void tern_json_put_float(tern_json_writer *w, const char *key, float value); // a float's digits
 void tern_json_put_bool(tern_json_writer *w, const char *key, bool value);
 void tern_json_put_null(tern_json_writer *w, const char *key);
-// A value that is JSON already: "{}", "[1,2]".
+// A value that is already JSON: "{}", "[1,2]".
 void tern_json_put_raw(tern_json_writer *w, const char *key, const char *json);
-// A value that was read, with all that is in it; NULL: null.
+// A parsed value with its subtree; NULL: null.
 void tern_json_put_value(tern_json_writer *w, const char *key, const tern_json_doc *doc,
                          const tern_json *value);
-// The same for a member whose name was read, too.
+// The same for a member, with its parsed name.
 void tern_json_put_member(tern_json_writer *w, tern_str name, const tern_json_doc *doc,
                           const tern_json *value);
 

@@ -30,7 +30,7 @@ tern_status tern_lazy_load(tern_lazy *l, tern_error *err) {
     for (int was = NOT_LOADED; !atomic_compare_exchange_strong(&l->state, &was, LOADING);
          was = NOT_LOADED) {
         if (was == LOADED) return TERN_OK;
-        tern_sleep(0.001); // another thread is at it
+        tern_sleep(0.001); // another thread is loading
     }
     tern_status status = load(l, err);
     atomic_store(&l->state, status == TERN_OK ? LOADED : NOT_LOADED);

@@ -1,6 +1,6 @@
-// Libraries that one command needs and others do not: they are loaded when that command asks for
-// them, and not by the system at every start. What calls their functions is written as ever;
-// tools/lazy_stubs.sh makes a function of each such name that jumps to where a table says.
+// Libraries that only some commands need: they are loaded when such a command requests them, and
+// not by the system at every start. Code calls their functions as usual; tools/lazy_stubs.sh
+// generates a stub for each name that jumps to the address in a table.
 #ifndef TERN_BASE_LAZY_H
 #define TERN_BASE_LAZY_H
 
@@ -8,19 +8,20 @@
 #include "base/status.h"
 
 typedef struct tern_lazy {
-    const char *const *libraries; // [] names of files, as the linker has them; ends with NULL
+    const char *const *libraries; // [] file names, as the linker records them; ends with NULL
     const char *const *names;     // [n] of functions
-    void **at;                    // [n] where they are, once they are loaded
+    void **at;                    // [n] their addresses, once loaded
     size_t n;
     const char *what; // for people: "libcurl"
-    atomic_int state; // lazy.c has it
+    atomic_int state; // used by lazy.c
 } tern_lazy;
 
-// Before the first call of a function of these libraries; from any thread. Fails where one is not
-// there, with its name and the system's reason.
+// Call this before the first call of a function of these libraries, from any thread. Fails if one
+// is missing, with its name and the system's reason.
 tern_status tern_lazy_load(tern_lazy *l, tern_error *err);
 
-// In a static program, and for processors that lazy.c has no stub of, the linker has the libraries.
+// In a static program, and for processors without a stub in lazy.c, the program is linked with
+// them.
 #if defined(TERN_LAZY)
 #define TERN_LAZY_LOAD(name, err) (tern_lazy_load(&tern_lazy_##name, err))
 #define TERN_LAZY_DECLARE(name)   extern tern_lazy tern_lazy_##name
@@ -34,7 +35,7 @@ TERN_LAZY_DECLARE(images);
 TERN_LAZY_DECLARE(sounds);
 TERN_LAZY_DECLARE(serve);
 
-// A function `name` that jumps to table[index], whatever its arguments are.
+// A function `name` that jumps to table[index], with any arguments.
 #if defined(__x86_64__)
 #define TERN_LAZY_STUB(name, table, index)                                                         \
     __asm__(".pushsection .text\n.globl " #name "\n.hidden " #name "\n.type " #name                \

@@ -1,5 +1,4 @@
-// Libraries that are loaded when they are needed. Their stubs are tested by the commands that have
-// them.
+// Libraries loaded on demand. The stubs are tested by the commands that use them.
 #if defined(__linux__)
 #include <string.h>
 #include "base/lazy.h"
@@ -17,7 +16,7 @@ static void load_it(void *ctx) {
     if (tern_lazy_load(&mathematics, NULL) == TERN_OK && at[0] && at[1]) atomic_fetch_add(n_ok, 1);
 }
 
-// Seen to fail: with a state that is set before the table is filled, under the thread sanitizer.
+// Seen to fail: if the state is set before the table is filled, under the thread sanitizer.
 TEST(lazy_libraries_are_loaded_once_by_whoever_is_first) {
     if (!tern_can_load_libraries()) {
         test_skip("this program is linked statically");

@@ -14,7 +14,7 @@ typedef struct tern_lines {
     const char *path; // the caller's
     tern_strbuf line; // the last one, without its newline
     size_t number;    // its number, from 1
-    uint64_t end;     // bytes of the file up to its end
+    uint64_t end;     // bytes of the file up to the line's end
     bool is_whole;    // it had a newline: a truncated file's last line has none
 } tern_lines;
 

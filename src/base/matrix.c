@@ -2,21 +2,21 @@
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
 
-// Elements of HF_TERNARY that share a byte are quarters of the matrix apart: its bytes have rows of
-// their own, and a piece is of rows in one quarter.
+// Elements of HF_TERNARY that share a byte are quarters of the matrix apart: its bytes form
+// separate rows, and a piece has rows of one quarter.
 static int64_t quarter(const tern_matrix *m) {
     return m->type == TERN_DTYPE_HF_TERNARY ? m->n_rows / 4 : m->n_rows;
 }
 
-// Where the bytes of row `row` of a quarter begin, or end with the row before; rows in the middle
-// of a block are rounded up.
+// Where the bytes of row `row` of a quarter begin (and those of the row before end); a start within
+// a block is rounded up.
 static uint64_t offset_of(const tern_matrix *m, int64_t row) {
     if (m->type == TERN_DTYPE_HF_TERNARY) return (uint64_t)row * (uint64_t)m->n_cols;
     uint64_t n = tern_dtype_block_n(m->type), elements = (uint64_t)row * (uint64_t)m->n_cols;
     return (elements + n - 1) / n * tern_dtype_block_bytes(m->type);
 }
 
-// A piece begins with a multiple of so many rows, so that it begins with a block.
+// A piece begins at a multiple of this many rows, so that it begins with a block.
 static int64_t step_of(const tern_matrix *m) {
     bool whole =
         m->type == TERN_DTYPE_HF_TERNARY || (uint64_t)m->n_cols % tern_dtype_block_n(m->type) == 0;
@@ -74,7 +74,7 @@ void tern_rows_decode(const tern_rows *r, int64_t row, float *out) {
     tern_dtype_decode(r->m.type, data, first, (size_t)r->m.n_cols, r->m.scale, out);
 }
 
-// The blocks that have an element of the row: not whole ones at its ends, perhaps.
+// Bytes of all blocks with an element of the row; those at its ends may be shared with other rows.
 uint64_t tern_matrix_row_bytes(const tern_matrix *m) {
     uint64_t n = tern_dtype_block_n(m->type), cols = (uint64_t)m->n_cols;
     if (m->type == TERN_DTYPE_HF_TERNARY) return 0;

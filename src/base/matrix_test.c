@@ -1,4 +1,4 @@
-// Rows of a matrix that is read a piece at a time are those of the matrix in memory.
+// A matrix read piece by piece has the same rows as in memory.
 #include "base/matrix.h"
 
 #include <stdlib.h>
@@ -66,8 +66,8 @@ static void compare(pair *p, const char *name) {
     CHECK_MSG(n_reads > 2 && n_reads < 14, "%s: %d reads", name, (int)n_reads);
 }
 
-// Rows in no order, each read by itself, into no more room than was asked for. Seen to fail: of
-// rows that begin inside a block, one block too few; the first of a block's rows for all of them.
+// Rows in any order, each read alone, into no more room than was requested. Seen to fail: one block
+// too few for rows that begin inside a block; the first row of a block for all of them.
 static void compare_single(const tern_matrix *memory, const tern_matrix *read, const char *name) {
     uint64_t n_bytes = tern_matrix_row_bytes(read);
     size_t n = (size_t)read->n_cols;
@@ -94,7 +94,7 @@ static void compare_single(const tern_matrix *memory, const tern_matrix *read, c
 }
 
 // Seen to fail: with pieces of I2_S that begin inside a block (a step of 1); with HF_TERNARY's
-// pieces across quarters; with a part that forgets where its whole begins in the file.
+// pieces across quarters; with a part that lacks the offset of its whole in the file.
 TEST(matrix_in_pieces_has_the_rows_of_the_whole) {
     static const struct {
         tern_dtype type;

@@ -49,9 +49,9 @@ TEST(folders_are_listed_without_wildcards) {
     REQUIRE_OK(tern_folder_list(&names, folder, "", "", &err), err);
     CHECK(names.n == 5);
     tern_names_free(&names);
-    tern_mem_fail_at(1); // nobody else's names are remembered, however many there are
+    tern_mem_fail_at(1); // other names take no memory, however many there are
     CHECK(tern_folder_list(&names, folder, "none", "", &err) == TERN_OK && names.n == 0);
-    // Seen to fail with the names before the one that there is no memory for kept.
+    // Seen to fail if the names before the failed allocation are kept.
     tern_status status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status != TERN_OK && n < 100; n++) {
         tern_mem_fail_at(n);

@@ -7,13 +7,13 @@
 
 // ---- Blocks ------------------------------------------------------------------------------------
 
-// At a multiple of 64 bytes, not zeroed; n is a multiple of 64. NULL: there is none.
+// At a multiple of 64 bytes, not zeroed; n is a multiple of 64. NULL: out of memory.
 void *tern_heap_take(size_t n);
 void tern_heap_give(void *block);
 
 // Zeroed and resident only once touched; n and the address are multiples of TERN_PAGES_BYTES. huge:
 // prefer large pages, which the first touch then makes resident whole. NULL: the system has nothing
-// better than the heap, or no memory.
+// better than the heap, or is out of memory.
 #define TERN_PAGES_BYTES ((size_t)2 << 20)
 void *tern_pages_take(size_t n, bool huge);
 void tern_pages_give(void *pages, size_t n);

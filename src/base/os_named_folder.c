@@ -1,5 +1,5 @@
-// Open folders where the system has none that stay the same when their names change: Windows, and
-// WASI, whose hosts look a folder's name up again at each call. Here a name stands for the folder.
+// Open folders on systems where they do not survive a change of their names: Windows, and WASI,
+// whose hosts look up a folder's name again at each call. Here the name stands for the folder.
 #if defined(_WIN32) || defined(__wasi__)
 #include <errno.h>
 #include <string.h>
@@ -22,7 +22,7 @@ bool tern_folder_open(tern_folder *f, const char *path, bool follow) {
     return f->is_open;
 }
 
-// These systems have no folders that all may write to: who may is the outer folder's affair.
+// These systems have no world-writable folders: the parent folder determines who may write.
 bool tern_folder_open_private(tern_folder *f, const char *path, const char *outer) {
     (void)outer;
     return tern_folder_open(f, path, false);

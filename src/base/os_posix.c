@@ -66,9 +66,9 @@ void tern_thread_join(tern_thread *t) {
 }
 
 #if defined(__linux__)
-// Those that this process may run on: one kept to a processor (taskset, a container's cpuset) has
-// no use for more threads that spin. A kernel for more processors than cpu_set_t has wants a larger
-// set.
+// The processors that this process may run on: if it is restricted to one (taskset, a container's
+// cpuset), more spinning threads are useless. A kernel for more processors than cpu_set_t has needs
+// a larger set.
 static int n_allowed(int n_online) {
     for (size_t n = CPU_SETSIZE; n <= (size_t)1 << 20; n *= 4) {
         cpu_set_t *set = CPU_ALLOC(n);
@@ -126,7 +126,7 @@ void *tern_heap_take(size_t n) { return aligned_alloc(64, n); }
 void tern_heap_give(void *block) { free(block); }
 
 #if !defined(__EMSCRIPTEN__)
-#if !defined(MAP_NORESERVE) // Linux, macOS: no memory is set aside for pages that nobody writes
+#if !defined(MAP_NORESERVE) // Linux, macOS: no memory is reserved for pages never written
 #define MAP_NORESERVE 0
 #endif
 void *tern_pages_take(size_t n, bool huge) {
@@ -185,12 +185,12 @@ static int find_loader(struct dl_phdr_info *program, size_t size, void *found) {
     (void)size;
     for (int i = 0; i < program->dlpi_phnum; i++)
         if (program->dlpi_phdr[i].p_type == PT_INTERP) *(bool *)found = true;
-    return 1; // the program is the first, and what it has loaded is not asked
+    return 1; // the program comes first; its libraries are not examined
 }
 #endif
 
 // In a program that is linked statically, glibc's dlopen loads a second C library beside the first,
-// and what it loads for that one crashes. Other C libraries refuse it themselves.
+// and libraries that use it crash. Other C libraries refuse by themselves.
 bool tern_can_load_libraries(void) {
 #if defined(__GLIBC__)
     bool found = false;
@@ -220,7 +220,7 @@ char *tern_library_of(const void *function) {
 }
 
 #if defined(__linux__)
-// A driver's device nodes: of DRM, NVIDIA, AMD's compute, Windows' Linux, Adreno and Mali.
+// Device nodes of drivers: DRM, NVIDIA, AMD's compute, WSL, Adreno and Mali.
 bool tern_gpu_may_be_here(void) {
     static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0",  "/dev/kfd",
                                         "/dev/dxg",       "/dev/kgsl-3d0", "/dev/mali0"};

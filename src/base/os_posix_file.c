@@ -1,5 +1,5 @@
-// Files of Linux, macOS, the BSDs and Emscripten, and of WASI, whose C library speaks POSIX but has
-// no locks, owners, permissions, real paths or copies of descriptors.
+// Files on Linux, macOS, the BSDs and Emscripten, and on WASI, whose C library has POSIX except
+// locks, owners, permissions, real paths and copies of descriptors.
 #if !defined(_WIN32)
 #include <dirent.h>
 #include <errno.h>
@@ -89,7 +89,7 @@ bool tern_folder_is_others(const char *path) {
 void tern_folder_sync(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
-    (void)!fsync(fd); // not every file system can
+    (void)!fsync(fd); // not every file system can sync
     close(fd);
 }
 
@@ -111,7 +111,7 @@ tern_status tern_folder_read(tern_names *names, const char *folder, const char *
     return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
 }
 
-#ifndef __wasi__ // which has os_named_folder.c
+#ifndef __wasi__ // it has os_named_folder.c
 
 bool tern_folder_open(tern_folder *f, const char *path, bool follow) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
@@ -143,12 +143,12 @@ bool tern_folder_has_name(const tern_folder *f) {
 }
 
 bool tern_folder_rename(tern_folder *f, const char *from, const char *to) {
-    (void)f; // a descriptor follows
+    (void)f; // a descriptor follows the renaming
     return rename(from, to) == 0;
 }
 
 tern_status tern_folder_names(const tern_folder *f, tern_names *names, tern_error *err) {
-    // Opened again and not dup()ed, since a copy would share the place in the list.
+    // Opened again and not dup()ed, since a copy would share the position in the list.
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (dir) return read_names(dir, names, "", "", err);
@@ -200,7 +200,7 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     struct stat st;
     *fd = -1;
     // Checked by name first, since opening a device can have effects; checked again on the open
-    // descriptor, without blocking, since the name may mean something else by now.
+    // descriptor, without blocking, since the name may refer to something else by now.
     int result = stat(path, &st);
     if (result == 0 && S_ISREG(st.st_mode)) {
         *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -243,7 +243,7 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool 
 }
 
 int tern_file_open_shared(const char *path, bool anyway, bool *taken) {
-    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // in case a pipe lies there
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; // in case it is a pipe
     int fd = open(path, O_RDWR | O_CREAT | flags, 0600);
     if (fd < 0) fd = open(path, O_RDONLY | flags);
     *taken = fd >= 0 && lock_fd(fd) == TERN_LOCK_TAKEN && !anyway;
@@ -298,14 +298,14 @@ int tern_device_open(const char *path, bool *is_stdout) {
 
 // ---- Descriptors -------------------------------------------------------------------------------
 
-#define PIECE ((uint64_t)1 << 30) // less than what any system takes at once
+#define PIECE ((uint64_t)1 << 30) // less than the limit of any system
 
 uint64_t tern_fd_size(int fd) {
     struct stat st;
     return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-// at: UINT64_MAX for the descriptor's own place.
+// at: UINT64_MAX for the descriptor's position.
 static int64_t read_all(int fd, char *to, size_t n, uint64_t at) {
     size_t got = 0;
     while (got < n) {
@@ -325,7 +325,7 @@ int64_t tern_fd_read_at(int fd, void *to, size_t n, uint64_t offset) {
     return read_all(fd, to, n, offset);
 }
 
-// The same of `at`.
+// The same for `at`.
 static bool write_all(int fd, const char *bytes, uint64_t n, uint64_t at) {
     for (uint64_t put = 0; put < n;) {
         size_t piece = n - put < PIECE ? (size_t)(n - put) : PIECE;

@@ -1,6 +1,6 @@
 // See os_processors.h. A container's limit is a quota of processor time: two threads that spin on
-// half a processor each stand still half of the time. Version 2 of control groups has it in
-// cpu.max, version 1 in two files; the tightest of a group and of those around it counts.
+// half a processor each are stopped half of the time. Version 2 of control groups has it in
+// cpu.max, version 1 in two files; the tightest limit of a group and its parents counts.
 #if defined(__linux__)
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/os_processors.h"
 #include "base/strbuf.h"
 
-typedef struct mount { // of a hierarchy of groups
-    tern_strbuf group; // the group that is seen at `point`
+typedef struct mount { // of a group hierarchy
+    tern_strbuf group; // the group visible at `point`
     tern_strbuf point;
     bool is_v2;
 } mount;
@@ -29,7 +29,7 @@ static bool next_line(FILE *f, tern_strbuf *line) {
     return !line->failed && (line->len > 0 || !feof(f));
 }
 
-// Whether `name` is one of a list with commas.
+// Whether `name` is in a list separated by commas.
 static bool lists(const char *list, size_t n, const char *name) {
     size_t len = strlen(name);
     for (const char *at = list, *end = list + n; at < end;) {
@@ -120,13 +120,13 @@ static int least(int n, const char *root, const char *folder, size_t n_folder, b
     return worth > 0 ? worth : 1;
 }
 
-// A group of the hierarchy and all that are around it, up to what is seen at the mount's point.
+// The least limit of a group and its parents, up to the mount point.
 static int least_of_path(int n, const char *root, const mount *m, const char *group) {
     tern_strbuf path = {0};
     size_t n_seen = strcmp(m->group.ptr, "/") != 0 ? m->group.len : 0;
     bool is_inside =
         !strncmp(group, m->group.ptr, n_seen) && (!group[n_seen] || group[n_seen] == '/');
-    if (!is_inside) group = "", n_seen = 0; // a container is told of names that it cannot see
+    if (!is_inside) group = "", n_seen = 0; // a container may get names that it cannot see
     tern_strbuf_printf(&path, "%s%s", m->point.ptr, group + n_seen);
     for (size_t at = path.failed ? 0 : path.len; !path.failed;) {
         while (at > m->point.len && path.ptr[at - 1] == '/') at--;

@@ -1,5 +1,4 @@
-// Quotas of control groups, on systems that are made up: version 1, version 2, nested, in
-// containers.
+// Quotas of control groups, on made-up systems: version 1, version 2, nested, in containers.
 #if defined(__linux__)
 #include <sched.h>
 #include <stdio.h>
@@ -41,16 +40,16 @@ static void begin(const char *name, const char *mountinfo, const char *cgroup) {
 
 #define V2 "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 
-// Seen to fail: with the number of processors that are switched on; with the group of the process
-// alone; with quotas rounded down to 0.
+// Seen to fail: with the number of processors that are online; with the group of the process alone;
+// with quotas rounded down to 0.
 TEST(processors_granted_by_cgroup2) {
     begin("two", "22 1 0:20 / / rw - ext4 /dev/vda rw\n" V2, "0::/user.slice/job/inner\n");
     CHECK(tern_processors_granted(root, 8) == 8); // no file says anything
     put("sys/fs/cgroup/user.slice/job/inner/cpu.max", "max 100000\n");
     CHECK(tern_processors_granted(root, 8) == 8);
     put("sys/fs/cgroup/user.slice/job/cpu.max", "300000 100000\n");
-    CHECK(tern_processors_granted(root, 8) == 3); // of a group around it
-    CHECK(tern_processors_granted(root, 2) == 2); // more than there are
+    CHECK(tern_processors_granted(root, 8) == 3); // of a parent group
+    CHECK(tern_processors_granted(root, 2) == 2); // more than the machine has
     put("sys/fs/cgroup/user.slice/job/inner/cpu.max", "25000 100000\n");
     CHECK(tern_processors_granted(root, 8) == 1);
     put("sys/fs/cgroup/user.slice/job/inner/cpu.max", "75000 50000\n");
@@ -63,10 +62,10 @@ TEST(processors_granted_by_cgroup2) {
 }
 
 TEST(processors_granted_in_a_container) {
-    begin("namespace", V2, "0::/\n"); // that has a namespace of groups
+    begin("namespace", V2, "0::/\n"); // with a namespace of groups
     put("sys/fs/cgroup/cpu.max", "200000 100000\n");
     CHECK(tern_processors_granted(root, 8) == 2);
-    // Without one it is told of a group outside, of which it sees the end, or nothing.
+    // Without one, the path names a group outside, and the container sees its end, or nothing.
     begin("part", "30 23 0:26 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup ro\n",
           "0::/docker/ab/x\n");
     put("sys/fs/cgroup/x/cpu.max", "400000 100000\n");
@@ -102,7 +101,7 @@ TEST(processors_granted_by_cgroup1) {
     CHECK(tern_processors_granted("/nowhere", 8) == 8);
 }
 
-// Seen to fail: with the number of processors that are switched on.
+// Seen to fail: with the number of processors that are online.
 TEST(processors_that_this_may_run_on) {
     cpu_set_t before, one;
     REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);

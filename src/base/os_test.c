@@ -1,5 +1,5 @@
-// What every system must give. Uses nothing of one system itself: `make check-windows` and `make
-// check-wasm` run it, too.
+// What every system must provide. Uses nothing specific to one system: `make check-windows` and
+// `make check-wasm` run it, too.
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void try_lock(void *ctx) {
     if (s->ok) tern_mutex_unlock(&s->lock);
 }
 
-// Seen to fail with one that waits, by hanging, and with one that says yes.
+// Seen to hang with one that waits, and to fail with one that returns true.
 TEST(os_a_mutex_is_not_waited_for_where_asked) {
     shared s = {0};
     tern_thread other;
@@ -164,7 +164,7 @@ TEST(os_a_team_walks_in_step_and_claims_each_item_once) {
 
 // ---- Time --------------------------------------------------------------------------------------
 
-// Seen to fail with a sleep of nothing.
+// Seen to fail with a sleep that returns at once.
 TEST(os_time_passes_and_seeds_differ) {
     struct tm now = {0};
     double begin = tern_seconds();
@@ -185,7 +185,7 @@ TEST(os_memory_is_aligned_and_zeroed) {
     enum { N = 2 * (int)TERN_PAGES_BYTES };
     for (int huge = 0; huge < 2; huge++) {
         unsigned char *p = tern_pages_take(N, huge);
-        if (!p) continue; // the heap does
+        if (!p) continue; // the heap is used instead
         size_t sum = 0;
         for (size_t i = 0; i < N; i += 64) sum += p[i];
         CHECK((uintptr_t)p % TERN_PAGES_BYTES == 0 && sum == 0);
@@ -201,7 +201,7 @@ TEST(os_memory_is_aligned_and_zeroed) {
     }
 }
 
-// Seen to fail with a mapping of nothing (MAP_ANONYMOUS).
+// Seen to fail with a mapping without the file (MAP_ANONYMOUS).
 TEST(os_a_mapped_file_keeps_its_bytes) {
     enum { N = 300000 };
     tern_error err = {0};
@@ -286,7 +286,7 @@ TEST(os_descriptors_write_in_place_and_cut) {
     REQUIRE(fd >= 0);
     CHECK(tern_file_create(test_tmp("fd"), "") < 0 && errno == EEXIST);
     CHECK(tern_fd_write(fd, "0123456789", 10) && tern_fd_write_at(fd, "ab", 2, 3));
-    CHECK(tern_fd_write(fd, "xy", 2) && tern_fd_size(fd) == 12); // at the end, still
+    CHECK(tern_fd_write(fd, "xy", 2) && tern_fd_size(fd) == 12); // still at the end
     CHECK(tern_fd_cut(fd, 11) && tern_fd_sync(fd) && tern_fd_close(fd));
     REQUIRE_OK(tern_file_open_regular(&fd, test_tmp("fd"), &n, &err), err);
     CHECK(n == 11 && tern_fd_read(fd, text, sizeof text) == 11);
@@ -347,7 +347,7 @@ TEST(os_an_open_folder_keeps_its_entries_and_its_lock) {
     tern_free(b);
 }
 
-// Files of a set change together, and a link is not what it leads to.
+// Files of a set change together, and a link is not its target.
 TEST(os_sets_of_files_replace_older_ones) {
     static const char *const texts[] = {"first", "second"};
     tern_error err = {0};

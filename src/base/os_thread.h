@@ -1,11 +1,11 @@
 // Threads, locks and waiting. On a system without threads, such as WebAssembly without shared
-// memory, tern_thread_start fails, and locks have nobody to exclude.
+// memory, tern_thread_start fails, and locks exclude nobody.
 #ifndef TERN_BASE_OS_THREAD_H
 #define TERN_BASE_OS_THREAD_H
 
 #include <stdbool.h>
 
-// Each has room for what the system keeps there (checked in os_*.c). Not to be copied or moved.
+// Each has room for the system's object (checked in os_*.c). Not to be copied or moved.
 typedef struct tern_mutex {
     union {
         void *align;
@@ -28,12 +28,12 @@ void tern_mutex_unlock(tern_mutex *m);
 
 void tern_condition_init(tern_condition *c);
 void tern_condition_free(tern_condition *c); // nobody waits
-// Unlocks m while it waits. May return without a wake: look again at what is waited for.
+// Unlocks m while it waits. May return without a wake: check the condition again.
 void tern_condition_wait(tern_condition *c, tern_mutex *m);
 void tern_condition_wake_all(tern_condition *c);
 
-// False: the system has no thread to give. Each that was started must be joined once, and *t must
-// stay where it is until then.
+// False: the system cannot start another thread. Each that was started must be joined once, and *t
+// must stay where it is until then.
 bool tern_thread_start(tern_thread *t, void (*fn)(void *arg), void *arg);
 void tern_thread_join(tern_thread *t);
 

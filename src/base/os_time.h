@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <time.h>
 
-// Of a clock that only goes forward, for durations.
+// A monotonic clock, for durations.
 double tern_seconds(void);
 // May wake early. A system that cannot wait (a browser's main thread) returns at once.
 void tern_sleep(double seconds);
-// The wall clock's time in this place; false: unknown.
+// The local wall-clock time; false: unknown.
 bool tern_local_time(struct tm *now);
 // Differs from call to call and from process to process. Not for secrets.
 uint64_t tern_random_seed(void);

@@ -1,9 +1,9 @@
-// WebAssembly with WASI: files through the host, read and never mapped, and no libraries to load.
-// (Emscripten speaks POSIX: os_posix.c.)
+// WebAssembly with WASI: files through the host, read and never mapped, and no shared libraries.
+// (Emscripten has POSIX: os_posix.c.)
 //
 // Without shared memory there is one thread. With it (-matomics -mbulk-memory) the host starts
 // workers on the same memory beforehand; each calls thread_main with its number, from 0 on, and
-// waits there for work. A worker that is not there yet cannot be given work: the host opens models
+// waits there for work. Work cannot be given to a worker before it arrives: the host opens models
 // when threads_ready says so.
 #if defined(__wasi__)
 #include <errno.h>
@@ -31,7 +31,7 @@ static void wake(atomic_int *word, unsigned n) {
 #else
 static void wait_while(atomic_int *word, int value) {
     (void)word, (void)value;
-    __builtin_trap(); // nobody else could ever change it
+    __builtin_trap(); // no other thread could ever change it
 }
 static void wake(atomic_int *word, unsigned n) { (void)word, (void)n; }
 #endif
@@ -45,7 +45,7 @@ void tern_mutex_free(tern_mutex *m) { (void)m; }
 void tern_mutex_lock(tern_mutex *m) {
     int state = FREE;
     if (atomic_compare_exchange_strong(word_of(m), &state, TAKEN)) return;
-    // Who had to wait does not know whether others do: it leaves the mark for them.
+    // A thread that had to wait cannot tell whether others wait: it leaves the mark for them.
     while (atomic_exchange(word_of(m), WAITED_FOR) != FREE) wait_while(word_of(m), WAITED_FOR);
 }
 bool tern_mutex_try_lock(tern_mutex *m) {
@@ -117,7 +117,7 @@ void tern_thread_join(tern_thread *t) {
     atomic_store(&w->state, IDLE);
 }
 
-int tern_n_processors(void) { return 1 + atomic_load(&n_ready); } // that can be used
+int tern_n_processors(void) { return 1 + atomic_load(&n_ready); } // usable threads
 #else
 bool tern_thread_start(tern_thread *t, void (*fn)(void *arg), void *arg) {
     (void)t, (void)fn, (void)arg;
@@ -153,8 +153,9 @@ uint64_t tern_random_seed(void) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// WASI's C library was compiled for one thread: its heap is for one at a time. (What the library
-// itself calls of it, PCRE2's memory say, is called by the host's own thread while no other runs.)
+// WASI's C library was compiled for one thread: its heap allows one thread at a time. (Library code
+// that calls it directly, such as PCRE2's allocation, runs on the host's thread while no other
+// runs.)
 static tern_mutex heap_lock; // all zeros: free
 void *tern_heap_take(size_t n) {
     tern_mutex_lock(&heap_lock);
@@ -177,7 +178,7 @@ size_t tern_process_memory_max(void) { // never shrinks
     return __builtin_wasm_memory_size(0) * 65536;
 }
 
-// Files can only be read: base/blob.h does so piece by piece.
+// Files can only be read: base/blob.h reads them piece by piece.
 void *tern_map(int fd, size_t n) {
     (void)fd, (void)n;
     errno = ENOTSUP;

@@ -63,7 +63,7 @@ void tern_thread_join(tern_thread *t) {
 int tern_n_processors(void) {
     DWORD n = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
     DWORD_PTR mine, all;
-    // Of its group, where it is kept to some of them; 0 where it is in several groups.
+    // Processors of its group, if it is restricted to some of them; 0 if it is in several groups.
     if (GetProcessAffinityMask(GetCurrentProcess(), &mine, &all) && mine && mine != all)
         for (n = 0; mine; mine &= mine - 1) n++;
     return n > 0 ? (int)n : 1;
@@ -98,8 +98,8 @@ void *tern_heap_take(size_t n) { return _aligned_malloc(n, 64); }
 void tern_heap_give(void *block) { _aligned_free(block); }
 
 // Zeroed pages that become resident when touched. Large pages need a privilege that programs seldom
-// have. An address can only be chosen for a whole reservation: reserve more, look where a multiple
-// lies in it, and reserve again there, unless somebody else was faster.
+// have. An address can only be chosen for a whole reservation: reserve more, find a multiple in it,
+// and reserve again there, unless another thread was faster.
 void *tern_pages_take(size_t n, bool huge) {
     (void)huge;
     for (int i = 0; i < 8; i++) {
@@ -138,7 +138,7 @@ void tern_unmap(void *mapped, size_t n) {
     UnmapViewOfFile(mapped);
 }
 
-// The system takes pages of files back when it needs them.
+// The system reclaims pages of files when it needs them.
 void tern_map_drop(const void *part, size_t n) { (void)part, (void)n; }
 
 // ---- Libraries ---------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ void *tern_library_symbol(void *library, const char *name) {
     return symbol;
 }
 
-static char *path_of(HMODULE module) { // NULL: unknown, or no memory
+static char *path_of(HMODULE module) { // NULL: unknown, or out of memory
     char *path = NULL;
     for (DWORD size = 256; size <= 65536; size *= 2) {
         char *grown = tern_realloc(TERN_MEM_MISC, path, size);

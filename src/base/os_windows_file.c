@@ -1,11 +1,11 @@
-// Files of Windows 10 and later. Compiled by `make check-windows`.
+// Files on Windows 10 and later. Compiled by `make check-windows`.
 //
-// Names go to the system as they are: a program whose manifest says that its code page is UTF-8
-// (activeCodePage) can open every file, another one those that its code page can name.
+// Names go to the system unchanged: a program whose manifest sets the code page to UTF-8
+// (activeCodePage) can open every file, any other one only files that its code page can name.
 //
 // A folder's lock is a kernel object named after the folder's number on its disk: it exists while
-// somebody holds it, survives a renaming and ends with the process. It excludes processes of this
-// machine, not others on a network.
+// it is held, survives renaming and ends with the process. It excludes processes on this machine,
+// not on others of a network.
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
@@ -21,7 +21,7 @@
 #include "base/os_file.h"
 #include "base/os_windows.h"
 
-static bool fail_last(void) { // errno of the system's last error; false
+static bool fail_last(void) { // sets errno from the system's last error; returns false
     static const struct {
         DWORD code;
         int number;
@@ -47,7 +47,7 @@ static bool fail_last(void) { // errno of the system's last error; false
 
 #define SHARE_ALL (FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE)
 
-static HANDLE open_to_look(const char *path) { // also folders
+static HANDLE open_to_look(const char *path) { // folders, too
     return CreateFileA(path, FILE_READ_ATTRIBUTES, SHARE_ALL, NULL, OPEN_EXISTING,
                        FILE_FLAG_BACKUP_SEMANTICS, NULL);
 }
@@ -110,7 +110,7 @@ static tern_stamp stamp_of(HANDLE h) {
     tern_stamp stamp = {0};
     if (h == INVALID_HANDLE_VALUE || !GetFileInformationByHandle(h, &info)) return stamp;
     uint64_t ticks = (uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 |
-                     info.ftLastWriteTime.dwLowDateTime; // of 100 ns
+                     info.ftLastWriteTime.dwLowDateTime; // in units of 100 ns
     stamp.device = info.dwVolumeSerialNumber;
     stamp.number = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow;
     stamp.seconds = ticks / 10000000;
@@ -135,12 +135,12 @@ bool tern_file_remove(const char *path) { return DeleteFileA(path) || fail_last(
 bool tern_folder_remove(const char *path) { return RemoveDirectoryA(path) || fail_last(); }
 
 bool tern_folder_create(const char *path, bool is_private) {
-    (void)is_private; // a folder has the permissions of the one that it is in
+    (void)is_private; // a folder inherits the permissions of its parent
     return CreateDirectoryA(path, NULL) || fail_last();
 }
 
 bool tern_folder_is_others(const char *path) {
-    (void)path; // permissions come from the folder that it is in
+    (void)path; // permissions come from the parent folder
     return false;
 }
 
@@ -184,7 +184,7 @@ tern_lock_state tern_folder_lock(tern_folder *f) {
 
 // ---- Opening files -----------------------------------------------------------------------------
 
-// The descriptor of a handle, which it owns from here on; -1: errno.
+// Makes a descriptor, which then owns the handle; -1: errno.
 static int descriptor_of(HANDLE h, int flags) {
     if (h == INVALID_HANDLE_VALUE) {
         fail_last();
@@ -202,7 +202,7 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
         errno = EINVAL;
         return tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
     }
-    // Others may replace it meanwhile, as they may elsewhere.
+    // Others may replace it meanwhile, as on other systems.
     if (kind == TERN_PATH_FILE)
         *fd = descriptor_of(CreateFileA(path, GENERIC_READ, SHARE_ALL, NULL, OPEN_EXISTING,
                                         FILE_ATTRIBUTE_NORMAL, NULL),

@@ -28,7 +28,7 @@ static void remove_private(tern_folder *f, const char *path) {
     tern_folder_remove(path);
 }
 
-// Private folders whose writers are dead: nobody holds their locks.
+// Removes private folders of dead writers, whose locks nobody holds.
 static void remove_left_overs(const char *folder) {
     tern_names names = {0};
     tern_folder_list(&names, folder, STAGING, "", NULL);
@@ -79,7 +79,7 @@ static tern_status publish(const tern_folder *f, const char *folder, const char 
     return status;
 }
 
-// Waits for another writer's commit, which takes milliseconds, and finishes one whose writer died.
+// Waits for another writer's commit, which takes milliseconds, and finishes that of a dead writer.
 static tern_status settle(const char *folder, tern_error *err) {
     char *path = tern_path_join(folder, COMMIT);
     tern_status status = path ? TERN_OK : fail_join(err, folder, COMMIT);
@@ -119,7 +119,7 @@ tern_status tern_out_check(const char *folder, const char *name, tern_error *err
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// A private folder, locked before anybody can take it for a left-over.
+// Creates a private folder, locked before another writer can take it for a left-over.
 static tern_status make_staging(tern_out_set *set, tern_error *err) {
     for (int i = 0; i < 1000; i++) {
         tern_strbuf path = {0};
@@ -345,7 +345,7 @@ static tern_status commit_all(tern_out_set *set, const char *last, tern_error *e
     while (status == TERN_OK && !tern_folder_rename(&f, set->staging, commit))
         status = errno == ENOTEMPTY || errno == EEXIST ? settle(set->folder, err)
                                                        : fail_path(err, commit, "cannot be made");
-    if (status == TERN_OK) { // from here on it will finish, if need be by another writer
+    if (status == TERN_OK) { // from here on the commit will finish, if need be by another writer
         tern_folder_sync(set->folder);
         tern_file_remove(decides);
         status = publish(&f, set->folder, last, err);
@@ -369,7 +369,7 @@ tern_status tern_out_commit(tern_out_set *set, const char *last, tern_error *err
     else if (set->names.n > 0)
         status = commit_all(set, last ? last : set->names.list[0], err);
     if (status != TERN_OK) return status;
-    tern_free(set->staging); // nothing to remove any more
+    tern_free(set->staging); // nothing left to remove
     set->staging = NULL;
     set->made_folder = false;
     return TERN_OK;

@@ -1,4 +1,5 @@
-// Writing files: the old content stays until the new is whole, whatever fails or is killed.
+// Writing files: the old content stays until the new is whole, whatever fails, and if the process
+// is killed.
 #include "base/out_set.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ TEST(out_file_survives_a_full_disk) {
     CHECK(holds(folder, "a", "old") && count_left_overs(folder) == 0);
 }
 
-// Seen to fail without the check for irregular files: the pipe is then replaced.
+// Seen to fail without the check for irregular files: then the pipe is replaced.
 TEST(out_file_writes_through_to_pipes_and_devices) {
     const char *path = test_tmp("out pipe"), *link = test_tmp("out link");
     const char *target = test_tmp("out target");
@@ -96,8 +97,8 @@ TEST(out_file_writes_through_to_pipes_and_devices) {
     CHECK(read(fd, got, 7) == 7 && !strcmp(got, "through"));
     close(fd);
     CHECK(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
-    // A descriptor goes on where it is, and a link stays one. (A device by its own name is not
-    // tried: a mistake would replace the machine's.)
+    // A descriptor continues at its position, and a link stays a link. (A device by its own name is
+    // not tried: a mistake would replace the machine's.)
     int pipes[2], full = open("/dev/full", O_WRONLY);
     char name[32];
     snprintf(name, sizeof name, "/dev/fd/%d", full);
@@ -132,7 +133,7 @@ TEST(out_left_overs_of_dead_writers_go_and_those_of_living_ones_stay) {
     REQUIRE(child > 0 && waitpid(child, NULL, 0) == child);
     CHECK(count_left_overs(folder) == 2);
     // The target of a link is not a left-over. Seen to fail without O_NOFOLLOW, and for the living
-    // one without the lock.
+    // writer's without the lock.
     REQUIRE_OK(tern_file_write(test_tmp("out victim/kept"), "kept", 4, &err), err);
     REQUIRE(symlink(outside, test_tmp("out left/.tern-partial-link")) == 0);
     REQUIRE_OK(tern_file_write(test_tmp("out left/other"), "x", 1, &err), err);
@@ -239,7 +240,7 @@ TEST(out_set_is_never_mixed_when_its_writer_is_killed) {
               n_refused);
 }
 
-// Seen to fail: with the umask alone, with the permissions of what is replaced.
+// Seen to fail: with the umask alone, with the permissions of the replaced file.
 TEST(out_private_files_are_for_their_user) {
     char *folder = tern_strdup(TERN_MEM_MISC, test_tmp("private"));
     char *path = tern_path_join(folder, "said");

@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 
 // Characters that show nothing or move others: Unicode's Default_Ignorable_Code_Point, controls,
-// what separates lines and paragraphs, the marks of annotations, what is no character.
+// separators of lines and paragraphs, annotation marks, noncharacters.
 static const struct {
     uint32_t first, last;
 } hidden[] = {
@@ -31,14 +31,14 @@ bool tern_plain_is(uint32_t code) {
     return true;
 }
 
-// Joiners within words of Persian or Indian scripts and within images, and the selector of a
-// image's or a sign's variant. Rows of them, which hide texts, have none that is shown before
-// them.
+// Joiners within words of Persian or Indian scripts and within emoji, and selectors of an emoji's
+// or symbol's variant. In rows of them, which can hide text, they do not follow a visible
+// character.
 static bool belongs(uint32_t code, uint32_t before) {
     bool joins = code == 0x200C || code == 0x200D, selects = code >= 0xFE00 && code <= 0xFE0F;
     bool is_key =
         code == 0xFE0F && ((before >= '0' && before <= '9') || before == '#' || before == '*');
-    if (code == 0x200D && before == 0xFE0F) return true; // an image's variant is joined
+    if (code == 0x200D && before == 0xFE0F) return true; // an emoji's variant is joined
     return is_key || ((joins || selects) && before >= 0xA1 && tern_plain_is(before));
 }
 

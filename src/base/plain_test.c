@@ -1,4 +1,4 @@
-// What of a text from elsewhere people are shown.
+// How text from elsewhere is shown to people.
 #include "base/plain.h"
 
 #include <string.h>
@@ -17,8 +17,8 @@ static void check(bool is_text, const char *text, size_t n, const char *want) {
     }
 }
 
-// Seen to fail: with a joiner behind another one kept; with what was before forgotten between
-// pieces; with tags taken for characters.
+// Seen to fail: with a joiner behind another one kept; with the last character lost between pieces;
+// with tags taken for characters.
 TEST(plain_text) {
     static const struct {
         const char *text, *line, *running; // NULL: as the line
@@ -46,7 +46,7 @@ TEST(plain_text) {
          "b",
          "a\\u{200D}b", NULL},
         {"\xE2\x80\x8D", "\\u{200D}", NULL},
-        // No UTF-8.
+        // Invalid UTF-8.
         {"a\xC3(\xFF", "a\\x{C3}(\\x{FF}", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -57,7 +57,7 @@ TEST(plain_text) {
     check(false, "a\0b", 3, "a\\u{00}b");
 }
 
-// What is shown is shown again as it is, whatever it was made of.
+// Shown text is shown again unchanged, whatever it came from.
 TEST(plain_of_plain) {
     for (uint32_t code = 0; code <= 0x10FFFF; code++) {
         char bytes[4];

@@ -1,11 +1,11 @@
-// What texts are compared by, without comparing them.
+// Sketches, by which texts are compared without reading them again.
 //
-// The likeness of two texts is that of their sets of shingles (all runs of five words): what is
-// in both over what is in either, Jaccard's index. Broder (1997): under a random order of all
-// shingles, the first of A and the first of B are the same with just that probability. So 128
+// The likeness of two texts is that of their sets of shingles (all runs of five words): the size of
+// the intersection over that of the union, Jaccard's index. Broder (1997): under a random order of
+// all shingles, the first of A and the first of B are the same with just that probability. So 128
 // orders (hash functions) give 128 minima, and the share of equal ones estimates the likeness
-// within about 0.04. Of the minima 16 bits are kept, which moves the estimate by less than 1/65536
-// (Li and König 2010).
+// within about 0.04. 16 bits of each minimum are kept, which moves the estimate by less than
+// 1/65536 (Li and König 2010).
 //
 // The words of a text are its runs of ASCII letters (in lower case), digits and bytes from 128
 // on; everything else only ends them.

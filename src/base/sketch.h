@@ -13,7 +13,7 @@ typedef struct tern_sketch {
     uint16_t minima[TERN_SKETCH_HASHES]; // MinHash, if near duplicates are wanted
 } tern_sketch;
 
-// Looks at words in lower case only. words: reusable scratch, free with tern_free.
+// Ignores the case of words. words: reusable scratch, free with tern_free.
 typedef struct tern_sketcher {
     uint64_t *words;
     size_t capacity;

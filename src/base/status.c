@@ -18,7 +18,7 @@ const char *tern_status_name(tern_status status) {
 // memory.
 #define TEXT_BYTES 9000
 
-// One line, and nothing of what it quotes hides or is obeyed by a terminal.
+// Makes it one line, whose quoted text cannot hide or control a terminal.
 static void make_plain(const char *text, char out[TEXT_BYTES]) {
     tern_plain plain = {0};
     size_t n = strlen(text), used = 0, n_shown;

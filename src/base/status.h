@@ -1,8 +1,8 @@
 // Error handling, used by every folder.
 //
 // A function that can fail returns tern_status and takes a tern_error * last (may be NULL).
-// The first place that detects the fault writes the whole sentence: what is wrong, where, and
-// what was expected; callers only forward it. Nothing below the command line prints or exits.
+// The first place that detects the fault writes the whole sentence: the fault, the place, and the
+// expectation; callers only forward it. Nothing below the command line prints or exits.
 #ifndef TERN_BASE_STATUS_H
 #define TERN_BASE_STATUS_H
 
@@ -21,12 +21,12 @@ tern_status tern_fail_prefix(tern_error *err, tern_status status, const char *co
 // Out of memory, with the size that was requested.
 tern_status tern_fail_memory(tern_error *err, size_t bytes);
 
-// For the beginning of a public function that can fail: what was said before is not true any more.
+// For the beginning of a public function that can fail: clears an earlier error.
 static inline void tern_clear(tern_error *err) {
     if (err) err->status = TERN_OK, err->message[0] = 0;
 }
 
-// For the beginning of a public function: arguments that callers may not leave out.
+// For the beginning of a public function: checks arguments that callers must give.
 #define TERN_NEED(pointer)                                                                         \
     do {                                                                                           \
         if (!(pointer))                                                                            \
@@ -38,7 +38,7 @@ static inline void tern_clear(tern_error *err) {
             return tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s is NULL, but %s is not 0", __func__,  \
                              #array, #n);                                                          \
     } while (0)
-// The same for an array of pointers, none of which may be NULL.
+// The same for each pointer of an array.
 #define TERN_NEED_EACH(array, n)                                                                   \
     do {                                                                                           \
         TERN_NEED_ARRAY(array, n);                                                                 \
@@ -48,7 +48,7 @@ static inline void tern_clear(tern_error *err) {
                                  need_i_);                                                         \
     } while (0)
 
-// A value of an enum whose members are 0 to last.
+// Checks a value of an enum whose members are 0 to last.
 #define TERN_NEED_ENUM(value, last)                                                                \
     do {                                                                                           \
         if ((unsigned)(value) > (unsigned)(last))                                                  \

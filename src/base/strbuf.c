@@ -128,7 +128,7 @@ static int value64(char c) {
 }
 
 bool tern_strbuf_unbase64(tern_strbuf *b, tern_str text) {
-    char bytes[512]; // appended together: an image has millions
+    char bytes[512]; // appended in blocks: an image has millions
     size_t n = 0;
     uint32_t bits = 0;
     int n_bits = 0;
@@ -149,7 +149,7 @@ bool tern_strbuf_unbase64(tern_strbuf *b, tern_str text) {
         }
     }
     tern_strbuf_append(b, bytes, n);
-    return n_bits < 6; // a digit alone says no byte
+    return n_bits < 6; // a digit alone does not make a byte
 }
 
 void tern_strbuf_clear(tern_strbuf *b) {

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// A borrowed stretch of bytes, not terminated.
+// A borrowed run of bytes, not terminated.
 typedef struct tern_str {
     const char *ptr;
     size_t len;
@@ -17,7 +17,7 @@ typedef struct tern_str {
 bool tern_str_eq(tern_str a, tern_str b);
 bool tern_str_is(tern_str a, const char *terminated);
 bool tern_str_ends(tern_str a, const char *end);        // with all of it
-bool tern_name_ends(const char *name, const char *end); // the same of a terminated name
+bool tern_name_ends(const char *name, const char *end); // the same for a terminated name
 
 typedef struct tern_strbuf {
     char *ptr; // terminated by a 0 byte when not NULL
@@ -33,14 +33,14 @@ void tern_strbuf_printf(tern_strbuf *b, const char *format, ...)
 void tern_strbuf_vprintf(tern_strbuf *b, const char *format, va_list args);
 // Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 void tern_strbuf_json(tern_strbuf *b, const char *text, size_t n);
-// Appends a number in JSON: the shortest spelling that reads back as the same, at least 6 digits if
-// it has them; null for NaN and infinity, which JSON does not have.
+// Appends a number in JSON: the shortest spelling that reads back as the same number, but with at
+// least 6 digits if it has them; null for NaN and infinity, which JSON does not have.
 void tern_strbuf_json_number(tern_strbuf *b, double v);
 void tern_strbuf_json_float(tern_strbuf *b, float v); // the same for a float's digits
 // Appends bytes in base64 (RFC 4648, section 4, with padding).
 void tern_strbuf_base64(tern_strbuf *b, const void *bytes, size_t n);
-// Appends the bytes that base64 stands for, with or without padding and between line ends. False:
-// it is none.
+// Appends the bytes of base64 text, with or without padding and with line ends. False: it is not
+// base64.
 bool tern_strbuf_unbase64(tern_strbuf *b, tern_str text);
 void tern_strbuf_clear(tern_strbuf *b); // keeps the memory
 void tern_strbuf_free(tern_strbuf *b);

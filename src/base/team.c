@@ -4,9 +4,10 @@
 #include "base/os_thread.h"
 
 // A wait inside a token is a few microseconds when every thread has a core: spin for about ten. If
-// it takes longer, the thread that we wait for has lost its core, to another program or to one of
-// us, and gets it back soonest if this thread sleeps. Measured with one busy program on two cores:
-// 27 tokens/s against 8 with sched_yield and 13 to 17 with spinning on; alone, no difference.
+// it takes longer, the awaited thread has lost its core, to another program or to another thread of
+// the team, and gets it back soonest if this thread sleeps. Measured with one busy program on two
+// cores: 27 tokens/s against 8 with sched_yield and 13 to 17 with spinning on; alone, no
+// difference.
 #define SPINS_OWN_CORE    1000
 #define SPINS_SHARED_CORE 100
 
@@ -14,7 +15,7 @@ struct tern_team_shared {
     int n_threads, n_started;
     int n_spins; // before a waiting thread sleeps
     tern_thread *threads;
-    tern_team *views;    // one a thread
+    tern_team *views;    // one per thread
     tern_mutex run_lock; // one run at a time
     tern_mutex lock;     // for sleeping
     tern_condition wake;

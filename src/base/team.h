@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include "base/status.h"
 
-// A team as one of its threads sees it. Who opens it has thread 0's view.
+// A team as one of its threads sees it. tern_team_open gives thread 0's view.
 typedef struct tern_team {
     int thread, n_threads; // 0 <= thread < n_threads
     struct tern_team_shared *shared;
@@ -22,12 +22,12 @@ typedef void (*tern_team_fn)(void *ctx, const tern_team *team);
 tern_status tern_team_open(tern_team **out, int n_threads, tern_error *err);
 void tern_team_close(tern_team *team); // what tern_team_open gave; NULL is allowed
 void tern_team_run(const tern_team *team, tern_team_fn fn, void *ctx); // not from inside fn
-// All threads of the team must arrive before any goes on; what they wrote before is visible to all
-// afterwards.
+// All threads of the team must arrive before any continues; what they wrote before is visible to
+// all afterwards.
 void tern_team_barrier(const tern_team *team);
 
-// Claims the next block of [0, n): *first, *last. False when there is no more. The counter must be
-// 0 at the start of a step.
+// Claims the next block of [0, n): *first, *last. False if nothing is left. The counter must be 0
+// at the start of a step.
 static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t block, size_t *first,
                                    size_t *last) {
     size_t at = atomic_fetch_add_explicit(counter, block, memory_order_relaxed);
@@ -37,9 +37,9 @@ static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t bloc
     return true;
 }
 
-// The same in blocks that begin large and shrink: a quarter of what is left for two threads, an
-// eighth for four, but at least `least` and a multiple of `granule`. Streaming memory favours long
-// runs, finishing together favours short ones.
+// The same in blocks that begin large and shrink: a quarter of the rest for two threads, an eighth
+// for four, but at least `least` and a multiple of `granule`. Long blocks stream memory better,
+// short ones let the threads finish together.
 static inline bool tern_team_claim_guided(const tern_team *team, atomic_size_t *counter, size_t n,
                                           size_t granule, size_t least, size_t *first,
                                           size_t *last) {

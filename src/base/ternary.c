@@ -7,8 +7,8 @@
 
 // ---- What a matrix is --------------------------------------------------------------------------
 
-// Inputs of a product with codes are rounded to int8, and from a scale that is no number would come
-// some number in the end.
+// Inputs of a product with codes are rounded to int8, which would turn a NaN scale into ordinary
+// numbers.
 static tern_status refuse_scale(tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "a scale or a weight is not a finite number");
 }
@@ -26,7 +26,7 @@ static tern_status uniform_block_scale(tern_rows *r, tern_ternary_kind *out, ter
         for (uint64_t i = 0; i < in_row; i++, at += step) {
             uint16_t bits;
             memcpy(&bits, at, 2);
-            if ((bits & 0x7c00) == 0x7c00) return refuse_scale(err); // infinite, or no number
+            if ((bits & 0x7c00) == 0x7c00) return refuse_scale(err); // infinite or NaN
             if (bits == 0 || bits == seen) continue;
             if (seen != 0) return TERN_OK;
             seen = bits;

@@ -10,7 +10,7 @@
 typedef struct tern_ternary_kind {
     bool is_ternary;
     float scale;
-    float mean; // > 0: master weights; code = round(w / mean) in -1..1. Else the codes are there.
+    float mean; // > 0: master weights; code = round(w / mean) in -1..1. Else: codes
 } tern_ternary_kind;
 
 // round_floats: float matrices belong to ternary layers (already ternary, or master weights); else
@@ -26,8 +26,8 @@ typedef struct tern_codes {
     int8_t *codes;
     float *scales;
 } tern_codes;
-// pieces: rows are taken in rising order, each after tern_rows_reach of `rows`. Else all of them
-// are in memory until they are closed.
+// pieces: rows are taken in rising order, each after tern_rows_reach of `rows`. Else all rows are
+// in memory until they are closed.
 tern_status tern_codes_open(tern_codes *r, const tern_matrix *m, const tern_ternary_kind *kind,
                             bool pieces, tern_error *err);
 // Codes -1, 0, +1 of a row; valid until the next call.

@@ -19,9 +19,9 @@ struct tern_chains {
     tern_chain *entries;
     size_t n_entries;
     int32_t *tokens;  // of all entries
-    uint8_t *chances; // version 2: the same
-    // A hash table from prefixes of 1 to match_max tokens to the best chain that goes on from
-    // there: 0, or 1 + entry * 8 + tokens of the prefix.
+    uint8_t *chances; // version 2: their chances, likewise
+    // A hash table from prefixes of 1 to match_max tokens to the best chain that continues them: 0,
+    // or 1 + entry * 8 + tokens of the prefix.
     uint32_t *slots;
     size_t n_slots; // a power of two
     size_t match_max;
@@ -72,7 +72,7 @@ static tern_status new_table(tern_chains **out, int version, size_t n_entries, s
 }
 
 void tern_chains_hold(const tern_chains *chains) {
-    tern_chains *c = (tern_chains *)(uintptr_t)chains; // the count is not part of its value
+    tern_chains *c = (tern_chains *)(uintptr_t)chains; // the count is not part of the table's value
     atomic_fetch_add_explicit(&c->n_users, 1, memory_order_relaxed);
 }
 
@@ -89,7 +89,7 @@ static uint32_t next_chance(const tern_chain *c, size_t n_prefix) {
     return c->chances ? c->chances[n_prefix] : 0;
 }
 
-// Whether a continues n tokens, with which both begin, better than b.
+// Whether a is a better continuation than b of the n tokens with which both begin.
 static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
     uint32_t chance_a = next_chance(a, n), chance_b = next_chance(b, n);
     if (chance_a != chance_b) return chance_a > chance_b;
@@ -97,8 +97,8 @@ static bool is_better(const tern_chain *a, const tern_chain *b, size_t n) {
     return a->n_tokens > b->n_tokens;
 }
 
-// The slot of a prefix, or the empty one where it would be. NULL: neither is near, which happens
-// only in files made to collide; such prefixes are not found.
+// The slot of a prefix, or the empty one where it would go. NULL: too many collisions, which
+// happens only in malicious files; such prefixes are not found.
 static uint32_t *slot_of(const tern_chains *c, const int32_t *prefix, size_t n) {
     size_t at = (size_t)tern_hash64(n, prefix, n * sizeof *prefix);
     for (size_t k = 0; k < PROBES_MAX; k++) {
@@ -136,7 +136,7 @@ static tern_status check_entry(const tern_chain *e, size_t index, uint32_t most,
     return TERN_OK;
 }
 
-// An entry's tokens and chances are at `at` in the arrays of all.
+// An entry's tokens and chances are at `at` in the common arrays.
 static void copy_entry(tern_chains *c, size_t index, size_t at, const tern_chain *from) {
     tern_chain *e = &c->entries[index];
     size_t n = (size_t)from->n_tokens;
@@ -226,9 +226,9 @@ static tern_status check_sum(const uint8_t *bytes, uint64_t n, tern_error *err) 
                      (unsigned)found, (unsigned)computed);
 }
 
-// Entry `index` at *p; its tokens and chances go to `at` in the arrays of all, which have room for
-// all that fits in the file besides the fixed bytes of every entry (parse). So an entry must not
-// use bytes that later entries need: else the first ones of a truncated table would write past the
+// Entry `index` at *p; its tokens and chances go to `at` in the common arrays, which have room for
+// the bytes of the file except the fixed bytes of every entry (parse). So an entry must not use
+// bytes that later entries need: else the first entries of a truncated table would write past the
 // end.
 static tern_status read_entry(tern_chains *c, size_t index, size_t at, const uint8_t **p,
                               const uint8_t *end, tern_error *err) {
@@ -257,7 +257,7 @@ static tern_status parse(tern_chains **out, const uint8_t *bytes, uint64_t n, te
     tern_chains *c;
     TERN_TRY(read_header(&h, bytes, n, err));
     TERN_TRY(check_sum(bytes, n, err));
-    // Allocate nothing for counts that cannot be right.
+    // Allocates nothing for impossible counts.
     uint64_t room = n - HEADER_BYTES - FOOTER_BYTES;
     if (room < (uint64_t)h.n_entries * ENTRY_BYTES)
         return tern_fail(err, TERN_ERR_FORMAT, "%llu bytes are too few for %u chains",

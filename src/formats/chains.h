@@ -6,7 +6,7 @@
 //      0     4 B    magic "CHNB"
 //      4     u16    version, 1
 //      6     u16    entries, 256
-//      8     u16    tokens of the longest chain that is allowed, 8
+//      8     u16    maximum tokens of a chain, 8
 //     10     u16    reserved: written as 0, ignored
 //     12            entries 0, 1, 2 ... one after the other:
 //                   u8    its number
@@ -16,11 +16,11 @@
 //                   f32   confidence: the mean probability of the tokens after the first
 //     end    u32    CRC-32 of all bytes before it; here the file ends
 //
-// Version 2 is for more buckets than can be evaluated by trying them all: the number of an entry is
-// a u16 that takes the reserved byte, too, there are 1 to 65535 entries, the longest chain may be
-// anything from 2 to 16 tokens, and after the confidence stand
+// Version 2 is for more buckets than can be tried one by one: an entry's number is a u16, including
+// the reserved byte, there are 1 to 65535 entries, the maximum is 2 to 16 tokens, and the
+// confidence is followed by
 //
-//                   u8    n chances: the probability of each token after those in front of it, in
+//                   u8    n chances: the probability of each token after those before it, in
 //                         255ths; the first one's is 0
 #ifndef TERN_FORMATS_CHAINS_H
 #define TERN_FORMATS_CHAINS_H
@@ -35,21 +35,21 @@
 tern_status tern_chains_parse(tern_chains **out, const char *name, const uint8_t *bytes, uint64_t n,
                               tern_error *err);
 
-// The version of a table of n entries, by the length of the longest; and the m of a version, see
-// below.
-// Who uses a table closes it afterwards; the last one frees it.
+// The first function adds a user of a table: every user closes it, and the last one frees it. The
+// others: the version for a table of n entries, by the length of the longest; the m of a version,
+// see below.
 void tern_chains_hold(const tern_chains *chains);
 int tern_chains_version_for(size_t n_entries, int32_t longest);
 int tern_chains_match_max(int version);
 
-// The chain that goes on from the last n_recent tokens: its first m tokens are the last m, and
-// there are more. Prefers the longest such match, m at most 3 in a table of version 1 and 5 in one
-// of version 2; then the likeliest next token (if chances are known), the most confident chain, the
+// The chain that continues the recent tokens: its first m tokens are the last m of `recent`, and it
+// has more. Prefers the longest such match, m at most 3 in a table of version 1 and 5 in one of
+// version 2; then the likeliest next token (if chances are known), the most confident chain, the
 // longest. *n_matched: m. NULL: there is none.
-#define TERN_CHAINS_MATCH_MAX 5 // of both
+#define TERN_CHAINS_MATCH_MAX 5 // of both versions
 const tern_chain *tern_chains_find(const tern_chains *c, const int32_t *recent, size_t n_recent,
                                    size_t *n_matched);
-// All prefixes that this finds, one at a time: the chain that goes on after its first *n_matched
+// All prefixes that tern_chains_find can match, one at a time: a chain and its first *n_matched
 // tokens. *at begins with 0; false: there are no more.
 bool tern_chains_next_prefix(const tern_chains *c, size_t *at, size_t *chain, size_t *n_matched);
 

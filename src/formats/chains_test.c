@@ -66,7 +66,7 @@ TEST(chains_v1_is_as_specified) {
     CHECK(e[0].n_tokens == 0 && e[3].n_tokens == 3 && e[255].n_tokens == 8);
     CHECK(e[3].tokens[0] == 10 && e[3].tokens[2] == 12 && e[3].confidence == 0.5f);
     CHECK(e[255].tokens[7] == 70007 && e[255].confidence == 1);
-    // Saved, the file differs in nothing but the reserved bytes, which a writer sets to 0.
+    // The saved file differs only in the reserved bytes, which a writer sets to 0.
     const char *path = test_tmp("chains.bin");
     REQUIRE_OK(tern_chains_save(c, path, &err), err);
     uint8_t back[8192];
@@ -179,8 +179,8 @@ TEST(chains_refuse_what_is_malformed) {
     b.n -= 8; // the last entry lost its end
     seal(&b, false);
     refuses(&b, TERN_ERR_FORMAT, "ends in chain 255");
-    // Entry 0 takes the bytes that entry 1 needs: with the check of an entry's own bytes alone two
-    // tokens were written where the table has room for none, and entry 1 was blamed.
+    // Entry 0 takes the bytes that entry 1 needs: when only an entry's own bytes were checked, two
+    // tokens were written outside the table, and entry 1 was blamed.
     put_header(&b, 2, 2, 8);
     put(&b, 0, 2), put(&b, 2, 2);
     for (int i = 0; i < 4; i++) put(&b, 7, 4);
@@ -216,7 +216,7 @@ TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
         {{5, 0, 2, 3}, 4, 2, 9}, // two
         {{5, 0, 0, 3}, 4, 1, 6}, // one: 0.9 before 0.7, then the longer
         {{3}, 1, 1, 6},          // at the beginning of a text
-        {{2, 3}, 2, 2, 9},       {{7, 8, 9}, 3, 0, -1}, // a complete chain: nothing goes on
+        {{2, 3}, 2, 2, 9},       {{7, 8, 9}, 3, 0, -1}, // a complete chain has no continuation
         {{0, 7, 8}, 3, 2, 9},    {{4}, 1, 0, -1},       {{0}, 0, 0, -1},
     };
     tern_chains *t;
@@ -231,7 +231,7 @@ TEST(chains_search_prefers_the_longest_match_and_then_confidence) {
     tern_chains_close(t);
 }
 
-// A table of version 2 looks at longer pasts: five tokens instead of three.
+// A table of version 2 matches more past tokens: five instead of three.
 TEST(chains_v2_search_matches_five_tokens) {
     static const int32_t a[] = {1, 2, 3, 4, 5, 6, 7}, b[] = {3, 4, 5, 8};
     tern_chain entries[257] = {{a, 7, 0.3f, NULL}, {b, 4, 0.9f, NULL}};
@@ -245,7 +245,7 @@ TEST(chains_v2_search_matches_five_tokens) {
             CHECK(e && n == 3 && e->tokens[n] == 8);
         else
             CHECK(e && n == 5 && e->tokens[n] == 6);
-        e = tern_chains_find(c, a, 6, &n); // 2 ... 6 begin no chain, nor does what is shorter
+        e = tern_chains_find(c, a, 6, &n); // 2 ... 6 begins no chain, nor do its shorter ends
         CHECK(!e);
         tern_chains_close(c);
     }

@@ -1,4 +1,4 @@
-// Opening, closing and querying: what both containers have in common.
+// Opening, closing and querying: common to both containers.
 #include "formats/file_private.h"
 
 #include <errno.h>
@@ -99,7 +99,7 @@ static int by_place(const void *a, const void *b) {
 
 static tern_status check_in_order(const tern_tensor *const *sorted, size_t n, const tern_blob *data,
                                   bool gapless, tern_error *err) {
-    uint64_t end = data->at; // of the tensor before
+    uint64_t end = data->at; // end of the tensor before
     for (size_t i = 0; i < n; i++) {
         uint64_t begin = sorted[i]->data.at;
         if (begin < end)
@@ -123,7 +123,7 @@ tern_status tern_file_check_layout(tern_file *file, size_t first, const tern_blo
     size_t n = file->n_tensors - first;
     const tern_tensor **sorted = tern_alloc_array(TERN_MEM_MISC, n, sizeof *sorted);
     if (!sorted) return tern_fail_memory(err, n * sizeof *sorted);
-    bool in_order = true; // as nearly all files are
+    bool in_order = true; // as in nearly all files
     for (size_t i = 0; i < n; i++) {
         sorted[i] = &file->tensors[first + i];
         if (i > 0 && by_place(&sorted[i - 1], &sorted[i]) > 0) in_order = false;
@@ -153,8 +153,8 @@ static tern_status open_folder_of(tern_file *file, const char *path, tern_error 
     return status;
 }
 
-// Of files that belong together, such as a split set, the first is removed first when they are
-// replaced.
+// When files that belong together are replaced, such as a split set, the first file is removed
+// first.
 static tern_status check_whole(const char *path, tern_error *err) {
     if (!*tern_path_name(path)) return TERN_OK; // "folder/"
     char *folder = tern_path_folder(path);
@@ -180,7 +180,7 @@ tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
     tern_file *file;
     *out = NULL;
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    // Else a GGUF would seem to be big-endian, and a safetensors' header longer than the file.
+    // Otherwise a GGUF would seem big-endian, and a safetensors' header longer than the file.
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "%.300s: tern reads models on little-endian machines, and this one is "
                      "big-endian",
@@ -286,7 +286,7 @@ bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value)
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value) {
     if (meta->type != TERN_META_ARRAY || i >= meta->n) return false;
     size_t bytes = tern_meta_type_bytes(meta->element_type);
-    if (bytes == 0) return false; // strings
+    if (bytes == 0) return false; // strings, arrays
     number v = read_number(meta->element_type, (const uint8_t *)meta->data + i * bytes);
     *value = v.f;
     return v.kind != NOT_A_NUMBER;

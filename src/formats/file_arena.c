@@ -22,7 +22,7 @@ void *tern_arena_take(tern_arena *pool, size_t bytes) {
         chunk *fresh = tern_alloc(TERN_MEM_FILE, sizeof *fresh + capacity);
         if (!fresh) return NULL;
         fresh->capacity = capacity;
-        if (c && capacity > CHUNK_BYTES) { // full at once: leave the open one first
+        if (c && capacity > CHUNK_BYTES) { // full at once: keep the open one in front
             fresh->next = c->next;
             c->next = fresh;
         } else {

@@ -1,7 +1,7 @@
 // Shared by the readers of src/formats: a file under construction and its helpers.
 //
 // The parsers take blobs instead of paths, so that fuzzing and tests need no files. From a blob
-// that has to be read they keep everything except tensor data. They append to a tern_file whose
+// that must be read they keep everything except tensor data. They append to a tern_file whose
 // private part owns everything they found:
 // - open files (or nothing, if the bytes are the caller's), and those that are wholly in memory,
 // - an arena for names, string lists and copies, freed in one go,
@@ -12,8 +12,7 @@
 
 #include "formats/formats.h"
 
-// Of a repository that was cloned without them, the large files begin with "version
-// https://git-lfs".
+// In a repository cloned without Git LFS, large files begin with "version https://git-lfs".
 #define TERN_LFS_POINTER                                                                           \
     "a Git LFS pointer, which stands for the file: `git lfs pull` or `tern pull` gets it"
 
@@ -22,7 +21,7 @@
 typedef struct tern_mapping {
     const uint8_t *bytes; // never NULL after a success, even if the file is empty
     uint64_t n;
-    tern_blob_file *file; // NULL: it was read, or is the caller's
+    tern_blob_file *file; // NULL: the bytes were read, or are the caller's
     tern_hold hold;
 } tern_mapping;
 
@@ -42,8 +41,8 @@ void tern_arena_free(tern_arena *pool);
 
 // ---- Names to positions ------------------------------------------------------------------------
 
-// Open addressing over 32-bit positions, at most a quarter full. A file's author chooses its names,
-// so the length of a probe is capped: names made to collide are refused.
+// Open addressing over 32-bit positions, at most a quarter full. An attacker can choose a file's
+// names, so the length of a probe is capped: names made to collide are refused.
 typedef struct tern_name_index {
     uint32_t *slots; // position + 1, 0: empty
     size_t mask;     // number of slots - 1
@@ -75,8 +74,8 @@ tern_status tern_file_new(tern_file **out, const char *path, tern_error *err);
 tern_status tern_file_add_part(tern_file *file, const char *path, tern_blob *all, tern_error *err);
 // A small file, whole, until `file` is closed. A missing one gives TERN_OK and out->ptr == NULL.
 tern_status tern_file_add_text(tern_file *file, const char *path, tern_str *out, tern_error *err);
-tern_tensor *tern_file_add_tensor(tern_file *file, tern_error *err); // zeroed; NULL: no memory
-// After the last tensor: sums their bytes, refuses duplicate names.
+tern_tensor *tern_file_add_tensor(tern_file *file, tern_error *err); // zeroed; NULL: out of memory
+// Call after the last tensor: sums their bytes, refuses duplicate names.
 tern_status tern_file_index_tensors(tern_file *file, tern_error *err);
 // Refuses tensors [first, n_tensors) that overlap; with gapless, also holes between them and around
 // them: they must then fill the part `data` of their file.
@@ -86,15 +85,15 @@ tern_status tern_file_check_layout(tern_file *file, size_t first, const tern_blo
 // Appends the contents of one GGUF file. Metadata of shard 0 becomes the file's; in later shards
 // only the split keys matter. The blob must outlive the file.
 typedef struct tern_gguf_split {
-    int64_t no, count, n_tensors; // -1: the key is not there
+    int64_t no, count, n_tensors; // -1: the key is missing
 } tern_gguf_split;
 tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
                             tern_gguf_split *split, tern_error *err);
-// whisper.cpp's own files, as the GGUF that says the same. After tern_whisper_bin_is.
+// whisper.cpp's files, read as the equivalent GGUF. After tern_whisper_bin_is.
 bool tern_whisper_bin_is(const tern_blob *all);
 tern_status tern_whisper_bin_parse(tern_file *file, const tern_blob *all, tern_error *err);
-// Types and bytes of tensors where the room that they have in the file must tell (gguf_sizes.c).
-// offsets: in the n_data bytes of the file's data.
+// Types and bytes of tensors that only follow from their room in the file (gguf_sizes.c). offsets:
+// in the n_data bytes of the file's data.
 tern_status tern_gguf_settle_sizes(tern_tensor *tensors, const uint64_t *offsets, size_t n,
                                    uint64_t n_data, uint64_t alignment, tern_error *err);
 // Opens path and, if it is the first of a split set, all the others.
@@ -110,26 +109,27 @@ tern_status tern_safetensors_parse(tern_file *file, int shard, const tern_blob *
 // Turns packed ternary weights of a BitNet folder (see file->config) into HF_TERNARY tensors. After
 // tern_file_index_tensors.
 tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err);
-// Puts one tensor "x.weight", of a type that is decoded, in the place of each packed matrix and its
-// scales: MLX, GPTQ, AWQ, compressed-tensors, FP8 (hf_quant.c). What is not supported is noted in
-// the file, and its tensors stay. After tern_file_index_tensors, which is done again.
+// Replaces each packed matrix and its scales by one tensor "x.weight" of a decodable type: MLX,
+// GPTQ, AWQ, compressed-tensors, FP8 (hf_quant.c). Unsupported packings are noted in the file, and
+// their tensors stay. After tern_file_index_tensors, which is repeated.
 tern_status tern_hf_resolve_packed(tern_file *file, const char *folder, tern_error *err);
-// Projections whose floats are ternary become codes in groups, if all are (hf_floats.c).
+// Projections whose floats are ternary become codes in groups, if all projections are
+// (hf_floats.c).
 tern_status tern_hf_resolve_ternary_floats(tern_file *file, tern_error *err);
-// A folder has a tensor for each expert, "...experts.0.w1.weight": where they are floats of one
-// type and shape they become one of three dimensions, "...experts.w1.weight", as GGUF has them.
-// After tern_file_index_tensors, which is done again.
+// A folder has a tensor for each expert, "...experts.0.w1.weight": if they are floats of one type
+// and shape, they become one with three dimensions, "...experts.w1.weight", as in GGUF. After
+// tern_file_index_tensors, which is repeated.
 tern_status tern_hf_join_experts(tern_file *file, tern_error *err);
 // Weights that PyTorch keeps as a direction v and a length g for each part of its first dimension
 // become g v / |v|, floats that are computed when they are held: "x.weight" instead of
 // "x.parametrizations.weight.original0" and "1", or of "x.weight_g" and "x.weight_v". After
-// tern_file_index_tensors, which is done again.
+// tern_file_index_tensors, which is repeated.
 tern_status tern_hf_fold_weight_norms(tern_file *file, tern_error *err);
 // Opens a folder; only_file (may be NULL) restricts it to one safetensors file.
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err);
 
-// For the parts of a folder: "folder/name" in the file's arena; a JSON file, if it is there; the
+// For the parts of a folder: "folder/name" in the file's arena; a JSON file, if it exists; the
 // tensors of a safetensors file.
 tern_status tern_hf_join(tern_file *file, const char *folder, tern_str name, char **out,
                          tern_error *err);
@@ -137,7 +137,7 @@ tern_status tern_hf_read_json(tern_file *file, const char *folder, const char *n
                               tern_json_doc *doc, tern_error *err);
 tern_status tern_hf_open_shard(tern_file *file, const char *folder, tern_str name, int shard,
                                tern_error *err);
-// Reads modules.json, if it is there, and what it names (hf_modules.c).
+// Reads modules.json, if it exists, and the files that it names (hf_modules.c).
 tern_status tern_hf_open_modules(tern_file *file, const char *folder, tern_error *err);
 
 #endif

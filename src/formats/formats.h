@@ -2,9 +2,9 @@
 //
 // A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded with an
 // index, config.json and the tokenizer's files). Tensor data is mapped and never copied or, where
-// files cannot be mapped, read while somebody holds it (base/blob.h). Nothing in a file is trusted:
-// sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before use, tensors
-// may not overlap or leave the file, and messages name the file, the field and the reason.
+// files cannot be mapped, read while it is held (base/blob.h). Nothing in a file is trusted: sizes,
+// offsets, counts and lengths are checked with overflow-safe arithmetic before use, tensors may not
+// overlap or leave the file, and messages name the file, the field and the reason.
 #ifndef TERN_FORMATS_FORMATS_H
 #define TERN_FORMATS_FORMATS_H
 
@@ -22,10 +22,10 @@ typedef struct tern_tensor {
     uint32_t type_id; // GGUF: the type's number in the file, even if it is unknown
     int n_dims;
     uint64_t ne[4]; // ne[0] is the row's length (GGUF order); unused ones are 1
-    tern_blob data; // of `bytes`; held, it is aligned: to 32 in GGUF, else to its elements
+    tern_blob data; // of `bytes`; aligned when held: to 32 in GGUF, else to its elements
     uint64_t bytes;
-    float scale; // I2_S and HF_TERNARY: value = code * scale (already the right way round)
-    int shard;   // index of the file it is in
+    float scale; // I2_S and HF_TERNARY: value = code * scale (already inverted if needed)
+    int shard;   // index of its file
 } tern_tensor;
 
 // Metadata value types; the numbers are GGUF's.
@@ -63,37 +63,37 @@ typedef struct tern_file {
     size_t n_metas;
     // Hugging Face only. Absent files have no root; texts stay as long as the file.
     tern_json_doc config, tokenizer_config, generation_config;
-    // Of a sentence-transformers folder: its pooling module, the prompts, the longest text.
+    // From a sentence-transformers folder: its pooling module, the prompts, the longest text.
     tern_json_doc pooling, sentence, sentence_length;
-    tern_json_doc preprocessor; // how images are made ready
-    bool any_length;            // it has modules, and none that gives its vectors the length 1
+    tern_json_doc preprocessor; // how images are preprocessed
+    bool any_length;            // it has modules, and none normalizes its vectors
     tern_str tokenizer_json;    // text of tokenizer.json, parsed on demand
-    tern_str tokenizer_model;   // bytes of sentencepiece's tokenizer.model, where that is not there
+    tern_str tokenizer_model;   // sentencepiece's tokenizer.model, if tokenizer.json is missing
     tern_str chat_template;     // text of chat_template.jinja
-    // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; why
-    // they cannot. They appear as tensors of the types that they are decoded to.
+    // How its matrices are packed ("GPTQ, 4 bits, groups of 128"), if they are and can be read; or
+    // why they cannot. They appear as tensors of the types that they are decoded to.
     const char *packing, *cannot_unpack;
-    // MLX writes convolutions as [n, taps, 1], which are turned here; then norms that others store
-    // around 0 have their 1 already.
+    // MLX writes convolutions as [n, taps, 1], which are transposed here; its norms already include
+    // the 1 that other programs leave out.
     bool norms_are_ready;
-    // A GGUF's second file, llama.cpp's mmproj, whose tensors are among these; NULL: there is none.
+    // A GGUF's second file, llama.cpp's mmproj, whose tensors are among these; NULL: none.
     struct tern_file *tower;
     uint64_t tensor_bytes;          // of all tensors
     struct tern_file_private *priv; // open files, name index
 } tern_file;
 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
-// A folder may have no more than a config or a tokenizer. Fails if so, for those who need weights,
-// and names the GGUF files that are there instead.
+// A folder may have only a config or a tokenizer. For callers that need weights: fails if it has
+// none, and names the folder's GGUF files.
 tern_status tern_file_need_weights(const tern_file *file, tern_error *err);
 void tern_file_close(tern_file *file);
-// Puts the tensors of a model's part that sees beside its others (gguf_tower.c), before anything is
-// kept of those. `tower` is closed with the file, also where this fails.
+// Adds a vision tower's tensors to a model's (gguf_tower.c); call this before keeping pointers to
+// tensors. `tower` is closed with the file, even if this fails.
 tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *err);
-// The kind of a tower, as llama.cpp names it; empty: its file does not say.
+// The kind of a tower, as llama.cpp names it; empty: not given.
 tern_str tern_file_projector(const tern_file *tower);
 
-// NULL: there is none.
+// NULL: not found.
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name);
 const tern_meta *tern_file_meta(const tern_file *file, const char *key);
 // Typed access to GGUF metadata; any integer type converts, false if absent or of another kind.
@@ -106,21 +106,21 @@ size_t tern_meta_type_bytes(tern_meta_type type);
 // Element i of an array of numbers, converted.
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
 
-tern_matrix tern_tensor_matrix(const tern_tensor *t); // its rows, in all dimensions but the first
-// All of it as floats.
+tern_matrix tern_tensor_matrix(const tern_tensor *t); // rows of all dimensions but the first
+// Decodes all of it to floats.
 tern_status tern_tensor_decode(const tern_tensor *t, float *out, tern_error *err);
 
 // ---- NPY: one array (npy.c) ---------------------------------------------------------------------
 
-// What tern_array_read does, of bytes; `path` is for messages. *out owns its data.
+// Like tern_array_read, from memory; `path` is for messages. *out owns its data.
 tern_status tern_npy_parse(tern_array *out, const char *path, const uint8_t *bytes, uint64_t n,
                            tern_error *err);
 
 // ---- Writing GGUF, one tensor at a time --------------------------------------------------------
 
 typedef struct tern_gguf_writer tern_gguf_writer;
-// path appears only at finish (base/out_set.h). After a call that failed, all later ones fail and
-// finish says why.
+// path appears only at finish (base/out_set.h). After a failed call, all later ones fail, and
+// finish reports why.
 // split_bytes > 0: starts "name-00001-of-000NN.gguf" files of about that much tensor data.
 tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint64_t split_bytes,
                                   tern_error *err);
@@ -134,8 +134,8 @@ tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_
                                 const void *values, size_t n);
 // Copies one unchanged; skips general.alignment and split.*, which describe files, not models.
 tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *meta);
-// The metadata put so far, as a reader of the file will see it: a file without tensors; the caller
-// closes it.
+// The metadata put so far, as a reader of the file will see it; a file without tensors, which the
+// caller closes.
 tern_status tern_gguf_written_meta(const tern_gguf_writer *w, tern_file **out, tern_error *err);
 // Declares every tensor, in file order, before the first data.
 tern_status tern_gguf_declare(tern_gguf_writer *w, const char *name, tern_dtype type, int n_dims,
@@ -145,19 +145,19 @@ tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, 
 // The 32 bytes that end an I2_S tensor: its scale, then zeros.
 tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_error *err);
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
-// Instead of finish, for metadata alone: one more file of a set (base/out_set.h). The writer's own
-// path is not used.
+// Instead of finish, for metadata alone: one more file of a set (base/out_set.h). The writer's path
+// is not used.
 tern_status tern_gguf_writer_put_in(tern_gguf_writer *w, tern_out_set *set, const char *name,
                                     tern_error *err);
-void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: nothing is left
+void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: leaves nothing
 
 // ---- Writing safetensors -----------------------------------------------------------------------
 
 typedef struct tern_st_writer tern_st_writer;
 // Writes folder/model.safetensors, or shards with model.safetensors.index.json when larger than
-// split_bytes (0: one file). Creates the folder if need be; at finish all files get their names
-// together, and those of an earlier model that readers would open are removed. One writer a folder.
-// Same protocol as above; types without a name in safetensors are refused.
+// split_bytes (0: one file). Creates the folder if needed; at finish all files get their names
+// together, and an earlier model's files that readers would open are removed. One writer per
+// folder. Same protocol as above; types without a name in safetensors are refused.
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err);
 tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,
@@ -166,7 +166,7 @@ tern_status tern_st_write(tern_st_writer *w, const void *bytes, uint64_t n, tern
 // One more file of the folder, such as config.json, at any time before finish.
 tern_status tern_st_put_file(tern_st_writer *w, const char *name, const void *bytes, size_t n,
                              tern_error *err);
-// The same, copied from another folder; a missing file is no error.
+// The same, copied from another folder; a missing file is not an error.
 tern_status tern_st_copy_file(tern_st_writer *w, const char *folder, const char *name,
                               tern_error *err);
 tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err);

@@ -18,7 +18,7 @@
 #include "base/alloc.h"
 
 #define TENSOR_NAME_MAX 255
-#define KEY_MAX         65535 // the specification's own limit
+#define KEY_MAX         65535 // the specification's limit
 #define I2_S_TAIL       32    // after the codes; the scale is the first float
 
 // A metadata entry takes at least: key length and one byte of key, type, one byte of value.
@@ -26,8 +26,8 @@
 // A tensor: name length and one byte, n_dims, type, offset.
 #define TENSOR_BYTES_MIN (8 + 1 + 4 + 4 + 8)
 
-// Of a file that has to be read, the front is: a window of it after the other. They stay, since
-// texts and arrays of the metadata lie in them.
+// If a file must be read, its front is read in windows. They stay in memory, since texts and arrays
+// of the metadata are in them.
 #define WINDOW_BYTES ((uint64_t)512 << 10)
 
 typedef struct reader {
@@ -46,7 +46,7 @@ static tern_status cut_off(reader *r, const char *what) {
                      (unsigned long long)r->all->n, what);
 }
 
-// The next n bytes, which the file has, in one piece; they stay as long as the file.
+// The next n bytes in one piece (the file has them); they stay as long as the file.
 static tern_status take(reader *r, const uint8_t **out, uint64_t n) {
     if (r->at + n > r->window_end) {
         uint64_t size = n > WINDOW_BYTES ? n : WINDOW_BYTES;
@@ -227,7 +227,7 @@ static tern_status read_tensor(reader *r, tern_tensor *t, uint64_t *offset) {
     t->type_id = type;
     if (!tern_dtype_from_ggml_id(type, &t->type)) t->type = TERN_DTYPE_UNKNOWN;
     if (!tern_dtype_bytes(t->type, n_elements, t->ne[0], &t->bytes)) {
-        t->bytes = 0; // of a type that is only listed: see gguf_sizes.c
+        t->bytes = 0; // of a type that can only be listed: see gguf_sizes.c
         if (!tern_dtype_is_readable(t->type)) return TERN_OK;
         return tern_fail(r->err, TERN_ERR_FORMAT,
                          "tensor '%s': rows of %llu elements are not whole blocks of %zu (%s)",
@@ -327,7 +327,7 @@ static tern_status parse_with(tern_file *file, tern_file *keys, int shard, const
         .count = int_or(keys, "split.count", -1),
         .n_tensors = int_or(keys, "split.tensors.count", -1),
     };
-    // Kernels read mapped data where it lies, and need it at multiples of 32.
+    // Kernels read mapped data in place, and need it at multiples of 32.
     int64_t alignment = int_or(keys, "general.alignment", 32);
     if (alignment < 32 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return tern_fail(
@@ -349,10 +349,10 @@ tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
     return status;
 }
 
-// Its first part may be another program's file that says the same.
+// The first part may be whisper.cpp's file instead, which is read as an equivalent GGUF.
 static tern_status parse_part(tern_file *file, int shard, const tern_blob *all,
                               tern_gguf_split *split, tern_error *err) {
-#ifndef TERN_NO_SENSES // pages load a module of its own for these (web.mk)
+#ifndef TERN_NO_SENSES // pages load a separate module for these (web.mk)
     if (shard == 0 && tern_whisper_bin_is(all)) {
         *split = (tern_gguf_split){-1, -1, -1};
         return tern_whisper_bin_parse(file, all, err);

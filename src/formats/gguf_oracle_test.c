@@ -70,8 +70,8 @@ TEST(gguf_oracle_metadata_of_every_kind) {
     tern_file_close(f);
 }
 
-// Blocks of the makers' own program, with their values. Seen to fail: when PTQ1_0's parts of 16 and
-// 8 bytes changed places, and when code 3 was read as 0.
+// Blocks from the makers' program, with their values. Seen to fail: when PTQ1_0's parts of 16 and 8
+// bytes changed places, and when code 3 was read as 0.
 TEST(gguf_oracle_blocks_of_groups_to_the_bit) {
     static const struct {
         const char *name;

@@ -1,11 +1,11 @@
-// What only the room between two tensors of a GGUF file tells: the bytes of types whose blocks are
-// not known, and which of two layouts a type's number stands for.
+// Facts that follow only from the room between two tensors of a GGUF file: the bytes of types with
+// unknown blocks, and which of two layouts a type's number means.
 //
-// - 42 is Q2_0: 64 weights in 18 bytes. The first files under it, and the most downloaded, have 128
-//   weights in 34 bytes: what 142, PQ2_0, stands for today.
-// - 40 is NVFP4, 64 weights in 36 bytes. The oldest files with one bit a weight have 32 weights in
-//   6 bytes under it.
-// All tensors of a file have one of the two.
+// - 42 is Q2_0: 64 weights in 18 bytes. The first files with it, and the most downloaded, have 128
+//   weights in 34 bytes: today that is 142, PQ2_0.
+// - 40 is NVFP4, 64 weights in 36 bytes. In the oldest files with one bit per weight it is 32
+//   weights in 6 bytes.
+// All tensors of a file have the same one of the two.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -51,8 +51,8 @@ static const struct {
 };
 enum { N_DOUBTFUL = sizeof doubtful / sizeof *doubtful };
 
-// The bytes that a tensor takes in a layout; false: it does not fit, or leaves more room than
-// alignment explains.
+// The bytes of a tensor in a layout; false: it does not fit, or leaves more room than alignment
+// explains.
 static bool fits(const room *r, const layout *l, const tern_tensor *t, uint64_t offset,
                  uint64_t *bytes) {
     uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3], place = room_at(r, offset);

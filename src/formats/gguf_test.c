@@ -1,5 +1,5 @@
-// Reading GGUF: what is found, and what is refused. Files are built byte by byte here, so that the
-// reader is not only compared with our own writer.
+// Reading GGUF: the contents found, and the files refused. Files are built byte by byte here, so
+// that the reader is not only compared with our own writer.
 #include "formats/file_private.h"
 
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static tern_status parse_at(tern_file **file, const uint8_t *bytes, size_t n, te
     return status;
 }
 
-// Parses a copy of exactly n bytes, so that a sanitizer sees each byte too far; then closes.
+// Parses a copy of exactly n bytes, so that a sanitizer catches any read past the end; then closes.
 static tern_status parse_and_close(const void *bytes, size_t n, tern_error *err) {
     tern_file *file;
     uint8_t *copy = malloc(n ? n : 1);
@@ -336,9 +336,9 @@ static tern_status parse_sized(uint32_t id, const uint64_t *n_cols, size_t n, ui
     return status;
 }
 
-// Two layouts share a number, and only the room tells; small tensors fit both and go with the
-// others. Seen to fail: when the first layout was always taken, and when more room than alignment
-// explains was taken for a fit.
+// Two layouts share a number, and only the room distinguishes them; small tensors fit both and
+// follow the others. Seen to fail: when the first layout was always taken, and when more room than
+// alignment explains was taken for a fit.
 TEST(gguf_tells_layouts_of_one_number_by_their_room) {
     static const struct {
         uint32_t id;
@@ -555,8 +555,8 @@ TEST(gguf_i2_s_is_as_documented) {
 
 // ---- Files that are read -----------------------------------------------------------------------
 
-// Words of 0 to 40 bytes, one longer than any window, arrays of numbers, and many tensors: whatever
-// a window of the front may end in.
+// Words of 0 to 40 bytes, one longer than any window, arrays of numbers, and many tensors:
+// everything in which a window of the front may end.
 enum { WORDS = 60000, LONG_WORD = 700000, NUMBERS = 100000, TENSORS = 20000 };
 static tern_strbuf large_front(void) {
     tern_strbuf b = {0};
@@ -601,8 +601,8 @@ static bool same_metas(const tern_file *a, const tern_file *b) {
     return same;
 }
 
-// Seen to fail: with a window that says that it begins where the one before it did, and with one
-// that does not grow for a long text.
+// Seen to fail: with a window that gives the beginning of the one before it, and with one that does
+// not grow for a long text.
 TEST(gguf_front_is_read_in_windows) {
     tern_strbuf b = large_front();
     const char *path = test_tmp("large_front.gguf");

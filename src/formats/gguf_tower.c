@@ -1,7 +1,7 @@
-// The part of a GGUF model that sees is a second file, of the architecture "clip": llama.cpp's
-// mmproj. Here its tensors become some of the model's, as one file would have them. Of Qwen's
-// towers a patch's two frames are in one matrix then, and queries, keys and values in one, which
-// some writers have apart.
+// A GGUF model's vision tower is a second file with the architecture "clip": llama.cpp's mmproj.
+// Here its tensors are added to the model's, as if all were in one file. For Qwen's towers a
+// patch's two frames are joined in one matrix, and so are queries, keys and values, which some
+// writers keep separate.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -15,8 +15,8 @@ static bool same_shape(const tern_tensor *a, const tern_tensor *b) {
     return a->type == b->type && a->bytes == b->bytes && memcmp(a->ne, b->ne, sizeof a->ne) == 0;
 }
 
-// [rows, colors, edge, edge] each become [rows, colors, frames, edge, edge], of which the first two
-// are one dimension: squares of both, by turns.
+// [rows, colors, edge, edge] each become [rows, colors, frames, edge, edge], with the first two
+// merged in one dimension: the kernels of both frames, interleaved.
 static tern_status join_frames(tern_file *file, tern_tensor *t, tern_error *err) {
     const tern_tensor *halves[] = {t, tern_file_tensor(file->tower, PATCH ".1")};
     uint64_t edge = t->ne[0], n = t->ne[2] * t->ne[3], each;
@@ -43,7 +43,7 @@ static tern_status join_frames(tern_file *file, tern_tensor *t, tern_error *err)
 
 static const char *const parts[] = {".attn_q.", ".attn_k.", ".attn_v."};
 
-// Where one of them stands in the name of a layer's tensor; NULL: it is none. *which: 0 to 2.
+// Where one of them is in the name of a layer's tensor; NULL: in none. *which: 0 to 2.
 static const char *part_of(const char *name, int *which) {
     for (*which = 0; *which < 3; ++*which) {
         const char *at = strncmp(name, "v.blk.", 6) == 0 ? strstr(name, parts[*which]) : NULL;
@@ -79,7 +79,7 @@ static tern_status join_attention(tern_file *file, tern_tensor *t, const char *a
 
 // ---- Rows of layers in between -----------------------------------------------------------------
 
-// What merges them has the layer's number here, and is counted in folders.
+// Their mergers have the layer's number here, and are numbered from 0 in folders.
 static tern_status count_merger(tern_file *file, tern_tensor *t, tern_error *err) {
     static const char begin[] = "v.deepstack.";
     const tern_meta *flags = tern_file_meta(file->tower, "clip.vision.is_deepstack_layers");
@@ -111,8 +111,8 @@ tern_str tern_file_projector(const tern_file *tower) {
     return name;
 }
 
-// Older files, the first ones of Gemma 3 among them, call the two products of a layer by each
-// other's names: the one that takes rows as long as the layer's is the first.
+// Older files, the first ones of Gemma 3 among them, have the names of a layer's two feed-forward
+// products exchanged: the first is the one whose input has the layer's width.
 static bool exchanges(const tern_file *tower) {
     const tern_tensor *down = tern_file_tensor(tower, "v.blk.0.ffn_down.weight");
     const tern_tensor *norm = tern_file_tensor(tower, "v.blk.0.ln2.weight");
@@ -136,8 +136,8 @@ static tern_status exchange(tern_file *file, tern_tensor *t, tern_error *err) {
 }
 
 typedef struct reading {
-    bool joins;     // what Qwen's files have apart
-    bool exchanges; // names of products
+    bool joins;     // tensors that Qwen's files keep separate
+    bool exchanges; // the names of products
 } reading;
 
 static tern_status add_tensor(tern_file *file, const tern_tensor *from, const reading *how,

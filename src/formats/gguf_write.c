@@ -108,7 +108,7 @@ tern_status tern_gguf_put_array(tern_gguf_writer *w, const char *key, tern_meta_
 }
 
 tern_status tern_gguf_put_meta(tern_gguf_writer *w, const tern_meta *m) {
-    // Keys that describe the source's files and not the model are decided anew.
+    // Keys that describe the source's files and not the model are set anew.
     if (!strcmp(m->key, "general.alignment") || !strncmp(m->key, "split.", 6)) return TERN_OK;
     if (m->type == TERN_META_STRING)
         return tern_gguf_put_str(w, m->key, (tern_str){m->data, (size_t)m->n});

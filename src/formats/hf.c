@@ -80,7 +80,7 @@ typedef struct shard_list {
 } shard_list;
 
 static tern_status add_shard(tern_file *file, shard_list *list, tern_str name, tern_error *err) {
-    for (size_t i = list->n; i-- > 0;) // neighbours in the map are mostly in the same shard
+    for (size_t i = list->n; i-- > 0;) // neighbours in the map are usually in the same shard
         if (tern_str_eq(name, list->names[i])) return TERN_OK;
     if (!stays_inside(name))
         return tern_fail(err, TERN_ERR_FORMAT, "weight_map names a file outside of the folder");
@@ -104,7 +104,7 @@ static tern_status list_shards(tern_file *file, const tern_json_doc *doc, shard_
     return TERN_OK;
 }
 
-// Every tensor that the index promises must be in the shard that it says.
+// Every tensor in the index must be in the shard that the index gives.
 static tern_status check_promises(const tern_file *file, const tern_json_doc *doc,
                                   const shard_list *list, tern_error *err) {
     const tern_json *map = tern_json_get(doc, tern_json_root(doc), "weight_map");
@@ -190,7 +190,7 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
         const tern_tensor *scale;
         TERN_TRY(find_scale(&scale, file, t, err));
         TERN_TRY(read_scale(scale, !multiplies, &t->scale, err));
-        t->ne[1] *= 4; // bounded: the packed bytes lie in the file
+        t->ne[1] *= 4; // bounded: the packed bytes are in the file
         t->type = TERN_DTYPE_HF_TERNARY;
     }
     return TERN_OK;
@@ -198,7 +198,7 @@ tern_status tern_hf_resolve_ternary(tern_file *file, tern_error *err) {
 
 // ---- Arrays of config.json ---------------------------------------------------------------------
 
-// RoPE's factors, which are tensors in GGUF; there they have these names.
+// RoPE's factors, which are tensors in GGUF, with these names.
 static tern_status add_array(tern_file *file, const tern_json *list, const char *name,
                              tern_error *err) {
     const tern_json_doc *doc = &file->config;
@@ -221,7 +221,7 @@ static tern_status add_array(tern_file *file, const tern_json *list, const char 
 }
 
 static tern_status add_rope_factors(tern_file *file, tern_error *err) {
-    // In the order in which they count (models/config_rope.c).
+    // In the order of precedence (models/config_rope.c).
     static const char *const groups[] = {"text_config.rope_scaling", "rope_scaling",
                                          "text_config.rope_parameters", "rope_parameters",
                                          "rope_parameters.full_attention"};
@@ -302,7 +302,7 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
     return tern_fail(err, TERN_ERR_FORMAT, "%s/%s: an empty tokenizer", folder, name);
 }
 
-// Newer folders have what all processors of a model need in one file.
+// Newer folders have the settings of all processors of a model in one file.
 static tern_status read_preprocessor(tern_file *file, const char *folder, tern_error *err) {
     tern_json_doc *doc = &file->preprocessor;
     TERN_TRY(tern_hf_read_json(file, folder, "preprocessor_config.json", doc, err));
@@ -320,7 +320,8 @@ static tern_status read_preprocessor(tern_file *file, const char *folder, tern_e
 
 #define NAMES_MAX 5
 
-// Appends the GGUF files of a folder, which a model may be meant to be: the person has to name one.
+// Appends the GGUF files of a folder: the intended model may be among them, and the user must name
+// it.
 static void name_ggufs(tern_strbuf *out, const char *folder) {
     tern_names names = {0};
     if (tern_folder_list(&names, folder, "", ".gguf", NULL) != TERN_OK) return;
@@ -330,7 +331,7 @@ static void name_ggufs(tern_strbuf *out, const char *folder) {
     tern_names_free(&names);
 }
 
-// Fails with what is missing in a folder, which is freed, or with the GGUF files that are in it.
+// Fails with `missing`, which it frees, or with the folder's GGUF files.
 static tern_status fail_with_files(const char *folder, tern_strbuf *missing, tern_error *err) {
     tern_strbuf ggufs = {0};
     name_ggufs(&ggufs, folder);
@@ -372,7 +373,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     TERN_TRY(read_text(file, folder, "tokenizer.json", &file->tokenizer_json, err));
     if (!file->tokenizer_json.ptr)
         TERN_TRY(read_text(file, folder, "tokenizer.model", &file->tokenizer_model, err));
-    if (!file->tokenizer_json.ptr && !file->tokenizer_model.ptr) // T5's and ALBERT's
+    if (!file->tokenizer_json.ptr && !file->tokenizer_model.ptr) // as T5 and ALBERT have
         TERN_TRY(read_text(file, folder, "spiece.model", &file->tokenizer_model, err));
     TERN_TRY(read_text(file, folder, "chat_template.jinja", &file->chat_template, err));
     if (!only_file) TERN_TRY(tern_hf_open_modules(file, folder, err));
@@ -392,7 +393,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     if (status == TERN_OK) status = tern_hf_resolve_packed(file, folder, err);
     if (status == TERN_OK) status = tern_hf_resolve_ternary_floats(file, err);
     if (status == TERN_OK) status = tern_hf_join_experts(file, err);
-#ifndef TERN_NO_SENSES // codecs have such weights, and no others that run
+#ifndef TERN_NO_SENSES // only codecs, among models that run, have such weights
     if (status == TERN_OK) status = tern_hf_fold_weight_norms(file, err);
 #endif
     if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
@@ -400,7 +401,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
 }
 
 // Files of two models must not be mixed, neither in a folder whose replacement was interrupted nor
-// in one being replaced right now: writers remove config.json first and write it last.
+// in one that is being replaced: writers remove config.json first and write it last.
 tern_status tern_hf_open_folder(tern_file *file, const char *folder, const char *only_file,
                                 tern_error *err) {
     static const char *const last[] = {"config.json", SINGLE, INDEX};

@@ -7,7 +7,7 @@
 #define EXPERTS     ".experts."
 #define EXPERTS_MAX 4096
 
-// "front.experts.0.rest" of `name`: where the number stands; NULL: it has none, or another one.
+// "front.experts.0.rest" of `name`: the place of the number; NULL: there is none, or it is not 0.
 static const char *number_of(const char *name) {
     const char *at = strstr(name, EXPERTS);
     if (!at) return NULL;
@@ -20,7 +20,7 @@ static bool is_like(const tern_tensor *a, const tern_tensor *b) {
            memcmp(a->ne, b->ne, sizeof a->ne) == 0;
 }
 
-// Expert i beside the first one; NULL: there is none.
+// Expert i beside the first one; NULL: none.
 static tern_tensor *find_expert(const tern_file *file, const char *first, int i) {
     char name[256];
     const char *at = number_of(first);
@@ -41,7 +41,7 @@ static const char *joined_name(tern_file *file, const char *first) {
     return name;
 }
 
-// Into the first one's place; the others are marked by having no name.
+// Puts the joined tensor in the first one's place; the others are marked by having no bytes.
 static tern_status join(tern_file *file, tern_tensor *first, int n, tern_error *err) {
     const char *old = first->name, *name = joined_name(file, old);
     tern_blob *list = tern_arena_take(&file->priv->pool, (size_t)n * sizeof *list);
@@ -66,12 +66,12 @@ static tern_status join_from(tern_file *file, tern_tensor *first, size_t *n_join
         first->bytes == 0)
         return TERN_OK;
     for (const tern_tensor *t; n < EXPERTS_MAX && (t = find_expert(file, first->name, n)); n++)
-        if (!is_like(first, t)) return TERN_OK; // whoever reads them says that they are unknown
+        if (!is_like(first, t)) return TERN_OK; // their reader reports that they are unknown
     *n_joined += (size_t)n;
     return join(file, first, n, err);
 }
 
-// Those that were joined have become empty, which no tensor of two dimensions is in a file.
+// Removes the joined tensors, which are empty; in a file no tensor of two dimensions is.
 static void close_gaps(tern_file *file) {
     size_t kept = 0;
     for (size_t i = 0; i < file->n_tensors; i++) {

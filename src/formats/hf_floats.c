@@ -1,11 +1,11 @@
-// Folders whose projections are floats that are ternary already: -s, 0 and s, with an s for a few
-// rows or for each group (TriLM, BitCPM4). They become codes in groups, which hold the same numbers
-// in an eighth of the bytes.
+// Folders whose projections are floats with ternary values: -s, 0 and s, with an s for a few rows
+// or for each group (TriLM, BitCPM4). They become codes in groups, which hold the same numbers in
+// an eighth of the bytes.
 //
-// Nothing in config.json says so, so the numbers must: all projections of all layers are looked at,
-// and the first one that is not ternary ends it, as a rule after its first row. A model that was
-// trained as floats is so left as it is for the price of one row. And so is one of which each
-// matrix has one scale: that is how a BitNet looks, whose own arithmetic is another.
+// config.json does not say so, so the numbers must: all projections of all layers are examined
+// until one is not ternary, usually after its first row. So a model trained as floats stays as it
+// is at the cost of one row. A model with one scale for each matrix also stays: that is how a
+// BitNet looks, whose arithmetic is different.
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/file_private.h"
@@ -58,7 +58,7 @@ static tern_status make(const tern_blob_maker *m, uint64_t first, uint64_t n, vo
         uint64_t step = left < f->row_bytes - in ? left : f->row_bytes - in;
         status = tern_rows_reach(&rows, (int64_t)row, err);
         if (status != TERN_OK) break;
-        if (!encode_row(f, &rows, (int64_t)row, &s)) { // it was, when the file was opened
+        if (!encode_row(f, &rows, (int64_t)row, &s)) { // it was ternary when the file was opened
             status =
                 tern_fail(err, TERN_ERR_IO, "a matrix of -1, 0 and 1 changed while it was in use");
             break;
@@ -91,7 +91,7 @@ static bool settle(const tern_tensor *t, floats *out) {
     return tern_dtype_bytes(out->type, t->ne[0], t->ne[0], &out->row_bytes);
 }
 
-// What was seen of a matrix; scales are F16, 0: none.
+// What was found in a matrix; scales are F16, 0: none.
 typedef struct image {
     bool is_ternary, varies;
     uint16_t scale;
@@ -108,7 +108,7 @@ static void see_scales(const floats *f, const uint8_t *row, image *out) {
     }
 }
 
-// The first n_rows rows.
+// Examines the first n_rows rows.
 static tern_status look_at(const floats *f, int64_t n_rows, image *out, tern_error *err) {
     row_scratch s;
     tern_rows rows;
@@ -127,7 +127,7 @@ static tern_status look_at(const floats *f, int64_t n_rows, image *out, tern_err
     return status;
 }
 
-// First a row of each, then all of them.
+// Examines a row of each, or (whole) all rows.
 static tern_status are_ternary(const tern_file *file, bool whole, bool *yes, tern_error *err) {
     bool varies = !whole;
     *yes = true;

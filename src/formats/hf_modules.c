@@ -1,4 +1,4 @@
-// The modules of a sentence-transformers folder: what makes one vector of a model's rows.
+// The modules of a sentence-transformers folder: they turn a model's rows into one vector.
 //
 //   modules.json        [{"path": "", "type": "...Transformer"}, {"path": "1_Pooling", ...}, ...]
 //   1_Pooling/config.json        pooling_mode_mean_tokens, pooling_mode_lasttoken ...
@@ -7,13 +7,13 @@
 //   sentence_bert_config.json           {"max_seq_length": 512}
 //
 // Dense modules that are more than a product, and modules of other kinds, are refused: without them
-// the vectors would be others.
+// the vectors would be different.
 #include <string.h>
 #include "formats/file_private.h"
 
 #define MODULES_MAX 16
 
-// A folder beside the model's files, not a way out of it.
+// The path must be a folder beside the model's files, not a way out of it.
 static bool is_plain(tern_str path) {
     if (path.len == 0 || path.len > 64 || path.ptr[0] == '.') return false;
     return !memchr(path.ptr, '/', path.len) && !memchr(path.ptr, 0, path.len);

@@ -1,8 +1,8 @@
 // Packed matrices of folders, decoded: the layouts of MLX, GPTQ, AWQ, compressed-tensors and FP8.
 //
 // A number is scale * (code - zero), or scale * code + bias. scale * zero is exact in float for
-// scales of 16 bits, and so is then the sum: what comes out is the number that the folder's own
-// program would compute in float32, with at most one rounding.
+// 16-bit scales, and then so is the sum: the result is the number that the original program would
+// compute in float32, with at most one rounding.
 #include "formats/hf_packed.h"
 
 #include <math.h>
@@ -10,13 +10,13 @@
 #include "base/alloc.h"
 #include "base/half.h"
 
-#define TILE_ROWS 16 // taken at once, as a line of the cache holds so many words of a column stream
+#define TILE_ROWS 16 // rows taken at once: a cache line holds this many words of a column stream
 
 // Held while rows are made.
 typedef struct source {
     const tern_packed *p;
     tern_hold codes, scales, zeros;
-    uint64_t first_row; // that the held codes begin with
+    uint64_t first_row; // of the held codes
 } source;
 
 // ---- Streams -----------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ static void read_stream(const uint32_t *words, uint64_t stride, uint64_t n, int 
                         uint8_t *out) {
     uint64_t per = 32 / (uint64_t)bits;
     uint32_t mask = (1u << bits) - 1;
-    if (32 % bits != 0) { // codes that lie in two words
+    if (32 % bits != 0) { // codes that straddle two words
         for (uint64_t i = 0; i < n; i++) out[i] = (uint8_t)stream_code(words, stride, i, bits);
         return;
     }
@@ -49,7 +49,7 @@ static void read_stream(const uint32_t *words, uint64_t stride, uint64_t n, int 
 
 static uint64_t stream_words(uint64_t n, int bits) { return (n * (uint64_t)bits + 31) / 32; }
 
-// Twice the number of four bits, plus 12: 0, 1/2, 1, 3/2, 2, 3, 4, 6 and their negatives.
+// Twice the number of each 4-bit code, plus 12: 0, 1/2, 1, 3/2, 2, 3, 4, 6 and their negatives.
 static uint8_t e2m1_code(uint32_t bits) {
     static const uint8_t twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
     return (uint8_t)(bits & 8 ? 12 - twice[bits & 7] : 12 + twice[bits & 7]);
@@ -75,7 +75,7 @@ static void read_row(const source *s, uint64_t row, uint8_t *out) {
         break;
     case TERN_PACKED_E4M3: memcpy(out, bytes + in * p->n_cols, (size_t)p->n_cols); break;
     }
-    bool numbers = p->is_e2m1 && p->type != TERN_DTYPE_MXFP4; // which has the same bits
+    bool numbers = p->is_e2m1 && p->type != TERN_DTYPE_MXFP4; // which has the same codes
     for (uint64_t c = 0; numbers && c < p->n_cols; c++) out[c] = e2m1_code(out[c]);
 }
 
@@ -132,7 +132,7 @@ static bool is_ternary_type(tern_dtype t) { return tern_dtype_group_n(t) != 0; }
 static void pack_block(const tern_packed *p, const uint8_t *codes, float scale, float offset,
                        uint8_t *out) {
     size_t n = tern_dtype_block_n(p->type);
-    if (is_ternary_type(p->type)) { // the same bits, in the same order
+    if (is_ternary_type(p->type)) { // the same codes, in the same order
         uint16_t d = tern_f32_to_f16(p->bits == 1 ? -offset : scale);
         memcpy(out, &d, 2);
         memset(out + 2, 0, n * (size_t)p->bits / 8);
@@ -202,7 +202,7 @@ static void release(source *s) {
     tern_blob_release(&s->zeros);
 }
 
-// Of codes that lie by rows only those of rows [first, end).
+// Holds the packed parts; if codes are stored by rows, only those of rows [first, end).
 static tern_status hold(source *s, const tern_packed *p, uint64_t first, uint64_t end,
                         tern_error *err) {
     bool by_rows = p->layout != TERN_PACKED_COLUMNS && p->layout != TERN_PACKED_AWQ;
@@ -220,8 +220,8 @@ static tern_status hold(source *s, const tern_packed *p, uint64_t first, uint64_
     return status;
 }
 
-// Bytes [first, first + n) of the rows' bytes, which may begin and end inside of a row. Rows are
-// taken in tiles: what lies by columns is then read a line of the cache at a time.
+// Bytes [first, first + n) of the rows' bytes, which may begin and end inside a row. Rows are taken
+// in tiles, so that codes stored by columns are read one cache line at a time.
 static tern_status make(const tern_blob_maker *m, uint64_t first, uint64_t n, void *to,
                         tern_error *err) {
     const tern_packed *p = (const tern_packed *)(const void *)m;
@@ -255,8 +255,8 @@ static void drop(const tern_blob_maker *m) {
 
 // ---- What comes out ----------------------------------------------------------------------------
 
-// Whether the numbers of a code are -1, 0, 1 and 2 (in one bit -1 and 1) times a scale that an F16
-// holds, in every group.
+// Whether in every group the codes stand for -1, 0, 1 and 2 (with one bit -1 and 1) times a scale
+// that F16 holds.
 static tern_status find_ternary(const tern_packed *p, bool *is, tern_error *err) {
     source s;
     TERN_TRY(hold(&s, p, 0, p->n_rows, err));

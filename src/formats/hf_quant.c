@@ -1,8 +1,8 @@
-// Finds the packed matrices of a folder, by config.json and by what tensors there are, and puts one
-// tensor in the place of each: "x.weight", of a type that kernels read (hf_packed.h).
+// Finds the packed matrices of a folder, by config.json and its tensors, and replaces each by one
+// tensor: "x.weight", of a type that kernels read (hf_packed.h).
 //
-// Numbers of bits and groups come from the sizes of tensors where these tell, so that files of
-// several kinds need no rules of their own; config.json decides what sizes cannot.
+// Numbers of bits and groups follow from the sizes of tensors where possible, so that variants need
+// no special rules; config.json decides the rest.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -10,13 +10,13 @@
 
 typedef struct finder {
     tern_file *file;
-    const tern_json_doc *doc; // config.json, or an older program's own file
+    const tern_json_doc *doc; // config.json, or an older program's file
     tern_json_doc side;
     const tern_json *settings;
-    bool *gone; // [n_tensors]: read with another one
+    bool *gone; // [n_tensors]: belongs to a matrix taken
     tern_strbuf name;
-    bool no_memory; // for a name: that it was not found means nothing
-    uint32_t bits;  // those seen, a bit each
+    bool no_memory; // for a name: a tensor not found may still exist
+    uint32_t bits;  // the widths seen, a bit each
     uint64_t group_min, group_max;
     size_t n_found;
     tern_error *err;
@@ -45,7 +45,7 @@ static bool ends_with(const char *name, const char *end) {
     return n > n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-// The tensor whose name is that of t with `other` instead of `end`.
+// The tensor with t's name, but `other` instead of `end`.
 static tern_tensor *sibling(finder *f, const tern_tensor *t, const char *end, const char *other) {
     tern_strbuf_clear(&f->name);
     tern_strbuf_append(&f->name, t->name, strlen(t->name) - strlen(end));
@@ -76,7 +76,7 @@ static tern_status missing(const finder *f, const tern_tensor *t, const char *wh
                      t->name, what);
 }
 
-// The matrix p, whose sizes agree, takes the place of t: the tensor with the codes.
+// Puts the matrix p, whose sizes agree, in the place of t, the tensor with the codes.
 static tern_status put(finder *f, tern_tensor *t, const char *end, const tern_packed *p) {
     tern_packed *kept = tern_arena_take(&f->file->priv->pool, sizeof *kept);
     size_t n = strlen(t->name) - strlen(end);
@@ -102,7 +102,7 @@ static tern_status put(finder *f, tern_tensor *t, const char *end, const tern_pa
     return TERN_OK;
 }
 
-// Scales [groups][rows], or [rows][groups] with `stride` of them a row.
+// Scales [groups][rows], or [rows][groups] with `stride` of them per row.
 static void set_scales(tern_packed *p, const tern_tensor *t, bool by_group, uint64_t stride) {
     p->scales = t->data;
     p->scale_type = t->type;
@@ -111,7 +111,7 @@ static void set_scales(tern_packed *p, const tern_tensor *t, bool by_group, uint
     p->scale_group = by_group ? p->n_rows : 1;
 }
 
-// The group of each column, where it is not that of its place.
+// The group of each column, if it does not follow from the column's place.
 static tern_status set_order(finder *f, tern_packed *p, const tern_tensor *t) {
     if (!t) return TERN_OK;
     if (t->type != TERN_DTYPE_I32 || t->n_dims != 1 || t->ne[0] != p->n_cols)
@@ -129,7 +129,7 @@ static tern_status set_order(finder *f, tern_packed *p, const tern_tensor *t) {
     return TERN_OK;
 }
 
-// Columns of a group, by config.json (0: it does not say; below: all columns), or by the number of
+// Columns of a group, by config.json (0: not given; negative: all columns), or by the number of
 // groups.
 static bool find_group(tern_packed *p, int64_t said, uint64_t n_groups) {
     uint64_t group = said > 0 ? (uint64_t)said : p->n_cols;
@@ -141,7 +141,7 @@ static bool find_group(tern_packed *p, int64_t said, uint64_t n_groups) {
 
 // ---- MLX ---------------------------------------------------------------------------------------
 
-// What config.json says of a module: its own object, or that of all.
+// A module's settings in config.json: its own object, or the common one.
 static const tern_json *module_settings(finder *f, const tern_tensor *t, const char *end) {
     tern_strbuf_clear(&f->name);
     tern_strbuf_append(&f->name, t->name, strlen(t->name) - strlen(end));
@@ -253,7 +253,7 @@ static tern_status take_gptq(finder *f, tern_tensor *t) {
     return put(f, t, ".qweight", &p);
 }
 
-// [in, out / 8], zeros [groups, out / 8]; or by rows, with what is added to fill up words.
+// [in, out / 8], zeros [groups, out / 8]; or by rows, padded to whole words.
 static tern_status take_awq(finder *f, tern_tensor *t) {
     columns c;
     if (!ends_with(t->name, ".qweight")) return TERN_OK;
@@ -362,8 +362,8 @@ static bool fills(uint64_t n_cols, int64_t bits, uint64_t words) {
     return bits >= 2 && bits <= 8 && (n_cols * (uint64_t)bits + 31) / 32 == words;
 }
 
-// Bits of a code: those of a group of config.json that fill a row's words, else the only ones that
-// do. 0: none, or several.
+// Bits of a code: those of a config.json group that fill a row's words, else the only number that
+// does. 0: none, or several.
 static int find_bits(const finder *f, uint64_t n_cols, uint64_t words) {
     const tern_json_doc *doc = f->doc;
     const tern_json *groups = setting(f, "config_groups");
@@ -438,11 +438,11 @@ static const method methods[] = {
     {"awq", "AWQ", take_awq},
     {"compressed-tensors", "compressed-tensors", take_compressed},
     {"fp8", "FP8", take_bytes},
-    {"mlx", "MLX", take_mlx_tensor}, // which has no quant_method
+    {"mlx", "MLX", take_mlx_tensor}, // has no quant_method
 };
 #define N_METHODS (sizeof methods / sizeof *methods)
 
-// auto-round writes the layouts of others, and says which.
+// auto-round writes other programs' layouts, and names them.
 static tern_str layout_of(const finder *f, tern_str name) {
     tern_str packing = tern_json_str(setting(f, "packing_format"));
     if (!tern_str_is(name, "auto-round")) return name;
@@ -456,7 +456,7 @@ static bool has_columns(const tern_file *file) {
     return false;
 }
 
-// Before 2024 the settings lay beside config.json.
+// Before 2024 the settings were in a file beside config.json.
 static tern_status find_side_file(finder *f, const char *folder, const method **out) {
     static const char *const names[] = {"quantize_config.json", "quant_config.json"};
     *out = NULL;
@@ -546,7 +546,7 @@ tern_status tern_hf_resolve_packed(tern_file *file, const char *folder, tern_err
     tern_json_free(&f.side);
     tern_free(f.gone);
     tern_strbuf_free(&f.name);
-    if (status == TERN_ERR_UNSUPPORTED) { // it can still be listed
+    if (status == TERN_ERR_UNSUPPORTED) { // the file can still be listed
         file->cannot_unpack =
             tern_arena_text(&file->priv->pool, (tern_str){why.message, strlen(why.message)});
         return file->cannot_unpack ? TERN_OK : tern_fail_memory(err, sizeof why.message);

@@ -1,5 +1,5 @@
-// Packed matrices of folders: every layout is written here bit by bit, from what its own program
-// documents, and has to come out as the numbers that went in.
+// Packed matrices of folders: every layout is written here bit by bit, from its program's
+// documentation, and must decode to the original numbers.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static float bias_of(size_t r, size_t g) {
 }
 static unsigned zero_of(size_t r, size_t g) { return mixed((unsigned)r, (unsigned)g, 5); }
 
-// A field of `bits` in a run of words that are `stride` apart, one bit after the other.
+// A field of `bits` in a run of words that are `stride` apart, bit by bit.
 static void put_bits(uint32_t *words, size_t stride, size_t field, int bits, unsigned value) {
     for (int b = 0; b < bits; b++) {
         size_t at = field * (size_t)bits + (size_t)b;
@@ -183,7 +183,7 @@ static void write_awq(const packing *p) {
 }
 
 static void write_awq_rows(const packing *p) {
-    size_t n = p->cols / p->group, zw = 2, words = p->cols / 8; // with what fills up
+    size_t n = p->cols / p->group, zw = 2, words = p->cols / 8; // with padding
     uint32_t *w = add("m.x.qweight", "I32", ROWS, words, ROWS * words * 4);
     uint32_t *z = add("m.x.qzeros", "I32", ROWS, zw, ROWS * zw * 4);
     uint8_t *s = add("m.x.scales", "F16", ROWS, zw * 8, ROWS * zw * 8 * 2);
@@ -339,7 +339,7 @@ static const packing packings[] = {
     {QUANT(CT "\"pack-quantized\""), PACKED_ORDER, 4, 192, 64, TERN_DTYPE_F32},
     {QUANT(CT "\"int-quantized\""), INT8, 8, 192, 0, TERN_DTYPE_G8_64},
     {QUANT(CT "\"int-quantized\""), INT8_ZERO, 8, 192, 0, TERN_DTYPE_G8_64},
-    {QUANT(CT "\"int-quantized\""), INT8, 8, 100, 0, TERN_DTYPE_F32}, // no whole blocks
+    {QUANT(CT "\"int-quantized\""), INT8, 8, 100, 0, TERN_DTYPE_F32}, // not whole blocks
     {QUANT(CT "\"float-quantized\""), FP8_ROW, 8, 192, 0, TERN_DTYPE_F8_64},
     {QUANT(METHOD("fp8")), FP8_ALL, 8, 256, 0, TERN_DTYPE_F8_128},
     {QUANT(METHOD("fp8") ",\"weight_block_size\":[128,128]"), FP8_BLOCKS, 8, 192, 128,
@@ -377,8 +377,8 @@ TEST(packed_matrices_are_the_numbers_that_were_packed) {
 }
 
 // Pieces that begin and end anywhere are parts of the whole. Seen to fail: rows counted from the
-// matrix's first where only a piece's are held; a piece from inside of a row that is taken from the
-// row's beginning.
+// matrix's first although only a piece's are held; a piece from inside a row taken from the row's
+// beginning.
 TEST(packed_bytes_do_not_depend_on_where_they_are_taken) {
     static uint8_t whole[1 << 19], piece[5000];
     for (size_t i = 0; i < N_PACKINGS; i += 3) {
@@ -401,7 +401,7 @@ TEST(packed_bytes_do_not_depend_on_where_they_are_taken) {
     }
 }
 
-// Older folders have the settings in files of their own. Seen to fail: when these were not read.
+// Older folders have the settings in separate files. Seen to fail: when these were not read.
 TEST(packed_settings_may_lie_beside_the_config) {
     static const struct {
         const char *name, *text;
@@ -474,8 +474,8 @@ TEST(packed_matrices_are_refused_in_one_line) {
     }
 }
 
-// Every allocation of opening and decoding fails in turn. Seen to fail: a tensor that was taken for
-// absent when there was no memory for its name.
+// Every allocation of opening and decoding fails in turn. Seen to fail: a tensor was taken for
+// absent when memory for its name ran out.
 TEST(packed_folders_survive_failing_memory) {
     static const size_t which[] = {0, 16, 24, 25};
     static float numbers[ROWS * 256];
@@ -525,7 +525,7 @@ static const char *write_ternary_floats(const char *config, float odd) {
     return write_folder(config);
 }
 
-// Seen to fail: with the first row alone looked at; with the table among them; with one scale.
+// Seen to fail: with the first row alone looked at; with the table included; with one scale.
 TEST(packed_floats_that_are_ternary_become_codes) {
     static const struct {
         const char *config;
@@ -535,7 +535,7 @@ TEST(packed_floats_that_are_ternary_become_codes) {
     } cases[] = {
         {"{\"model_type\": \"llama\"}", 32, 0, true},
         {"{\"model_type\": \"llama\"}", 32, 0.37f, false}, // trained as floats
-        {"{\"model_type\": \"llama\"}", ROWS, 0, false},   // one scale a matrix: as a BitNet's
+        {"{\"model_type\": \"llama\"}", ROWS, 0, false},   // one scale per matrix, as in a BitNet
         {"{\"quantization_config\": {\"quant_method\": \"bitnet\", \"quantization_mode\": "
          "\"online\"}}",
          32, 0, false},

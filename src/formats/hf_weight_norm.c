@@ -1,5 +1,5 @@
 // Weight norm: in training a weight is a direction v and a length g for each part of its first
-// dimension, and in files often still so. Here they become the weight.
+// dimension, and files often still have these. Here they become the weight.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 typedef struct folded {
     tern_blob_maker maker; // first: the maker is the weight
-    tern_matrix direction; // a part a row
+    tern_matrix direction; // a part is a row
     const float *lengths;  // over the length of the row
 } folded;
 
@@ -16,7 +16,7 @@ static const char *const spellings[][2] = {
     {".parametrizations.weight.original1", ".parametrizations.weight.original0"},
     {".weight_v", ".weight_g"},
 };
-static const char gone[] = ""; // the name of lengths that were taken, by its address
+static const char gone[] = ""; // the name of lengths that were used, recognized by its address
 #define N_SPELLINGS (sizeof spellings / sizeof *spellings)
 
 // ---- Numbers -----------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ static tern_status measure(folded *f, float *lengths, tern_error *err) {
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
-// Which spelling a direction's name ends with; -1: it is none.
+// The spelling with which a direction's name ends; -1: not a direction.
 static int spelling_of(const char *name) {
     size_t n = strlen(name);
     for (size_t i = 0; i < N_SPELLINGS; i++) {
@@ -138,7 +138,7 @@ tern_status tern_hf_fold_weight_norms(tern_file *file, tern_error *err) {
         tern_tensor *v = &file->tensors[i];
         int spelling = spelling_of(v->name);
         tern_tensor *g = spelling < 0 ? NULL : find_lengths(file, v->name, spelling);
-        if (!can_fold(v, g)) continue; // whoever reads it says that it is unknown
+        if (!can_fold(v, g)) continue; // its reader reports that it is unknown
         TERN_TRY(fold(file, v, g, spelling, err));
         n_folded++;
     }

@@ -6,7 +6,7 @@ tern_status tern_mapping_open(tern_mapping *m, const char *path, bool missing_ok
     TERN_TRY(tern_blob_open(&m->file, path, missing_ok, &all, err));
     if (!m->file) return TERN_OK;
     tern_status status = tern_blob_hold(&all, &m->hold, err);
-    if (status != TERN_OK || m->hold.owned) { // what was read needs the file no longer
+    if (status != TERN_OK || m->hold.owned) { // bytes that were read need the file no longer
         tern_blob_close(m->file);
         m->file = NULL;
     }

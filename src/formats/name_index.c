@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-#define PROBES_MAX 512 // at a load of 1/4 a chain of 30 is already unheard of
+#define PROBES_MAX 512 // at a load of 1/4 even a chain of 30 never occurs
 
 uint64_t tern_name_hash(const char *name) { // FNV-1a, then mixed so that the low bits are good
     uint64_t h = 0xcbf29ce484222325u;

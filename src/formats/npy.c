@@ -38,7 +38,7 @@ static float f32_of(uint32_t bits) {
     return x;
 }
 
-// One element; false: what it becomes cannot hold it.
+// One element; false: the target type cannot hold it.
 static bool decode(const npy_type *t, const uint8_t *bytes, void *out) {
     uint64_t bits = little(bytes, t->bytes);
     float *f = out;
@@ -196,7 +196,7 @@ static tern_status find_header(header *h, const uint8_t *bytes, uint64_t n, uint
     if (n < 10 || memcmp(bytes, magic, 6) != 0)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: no NPY file: it does not begin with \\x93NUMPY",
                          h->path);
-    size_t wide = bytes[6] == 1 ? 2 : 4; // of the header's length
+    size_t wide = bytes[6] == 1 ? 2 : 4; // bytes of the header's length
     if (bytes[6] < 1 || bytes[6] > 3 || n < 8 + wide)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: NPY version %d: expected 1 to 3", h->path,
                          bytes[6]);
@@ -209,11 +209,11 @@ static tern_status find_header(header *h, const uint8_t *bytes, uint64_t n, uint
     return TERN_OK;
 }
 
-// The product of the dimensions; false: more than can be held.
+// The product of the dimensions; false: overflow.
 static bool count(const tern_array *a, uint64_t *out) {
     bool fits = true;
     *out = 1;
-    for (int32_t i = 0; i < a->n_dims; i++) // a 0 makes all of it 0, whatever the others
+    for (int32_t i = 0; i < a->n_dims; i++) // a 0 makes the product 0, whatever the others are
         if (a->dims[i] == 0) return *out = 0, true;
     for (int32_t i = 0; i < a->n_dims && fits; i++) {
         fits = a->dims[i] > 0 && *out <= (SIZE_MAX / 8) / (uint64_t)a->dims[i];
@@ -286,7 +286,7 @@ static void put_header(const tern_array *a, tern_strbuf *out) {
     tern_strbuf_free(&text);
 }
 
-// Both types have elements of 4 bytes, here in pieces of little-endian ones.
+// Elements of both types have 4 bytes; they are written in little-endian pieces.
 static tern_status write_elements(tern_output *out, const tern_array *a, uint64_t n,
                                   tern_error *err) {
     uint8_t piece[4096];

@@ -1,4 +1,4 @@
-// NPY: what is read, what is refused and in which words, and that what is written is read again.
+// NPY: reading, refusals with their messages, and round trips.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static tern_strbuf make(int version, const char *text, const void *data, size_t 
 }
 
 static tern_status parse(tern_array *a, const void *bytes, size_t n, tern_error *err) {
-    uint8_t *copy = malloc(n ? n : 1); // exactly n, so that a sanitizer sees each byte too far
+    uint8_t *copy = malloc(n ? n : 1); // exactly n: a sanitizer catches reads past the end
     if (n) memcpy(copy, bytes, n);
     *a = (tern_array){.name = "kept"};
     tern_status status = tern_npy_parse(a, "x.npy", copy, n, err);
@@ -64,7 +64,7 @@ TEST(npy_reads_every_type_and_spelling) {
         CHECK(a.type == (cases[i].is_int ? TERN_ARRAY_I32 : TERN_ARRAY_F32));
         CHECK(status != TERN_OK ||
               !memcmp(a.data, cases[i].is_int ? (const void *)i4 : f4, sizeof f4));
-        for (size_t n = 0; n < b.len; n++) { // cut anywhere, it is none
+        for (size_t n = 0; n < b.len; n++) { // cut anywhere, it is invalid
             tern_array cut;
             CHECK_MSG(parse(&cut, b.ptr, n, &err) != TERN_OK, "%s cut at %zu", cases[i].text, n);
         }
@@ -131,10 +131,10 @@ static const tern_array written[] = {
     {.type = TERN_ARRAY_F32, .n_dims = 3, .dims = {2, 0, 4}},
 };
 
-// Written and read again, with every allocation on the way failing once. Seen to fail: with bytes
-// in the other order; with a header that does not end at a multiple of 64.
+// Written and read again, with every allocation failing once. Seen to fail: with bytes in the other
+// order; with a header that does not end at a multiple of 64.
 TEST(npy_what_is_written_is_read_again) {
-    // In a folder of its own: writing looks through the folder for what was left there.
+    // In a separate folder: writing searches the folder for left-overs.
     char path[600];
     const char *folder = test_tmp("npy_folder");
     mkdir(folder, 0755);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-#define HEADER_MAX     ((uint64_t)100 << 20) // the specification's own limit
+#define HEADER_MAX     ((uint64_t)100 << 20) // the specification's limit
 #define NAME_MAX_BYTES 1023
 
 typedef struct header {
@@ -130,8 +130,8 @@ static tern_status read_tensor(header *h, const tern_json *key) {
 }
 
 // Kernels may use plain loads of an element, but writers before 2023 did not pad the header, and
-// nothing demands an order of tensors that keeps data aligned: such tensors are copied where they
-// are mapped. What is read is aligned.
+// nothing demands an order of tensors that keeps data aligned: such tensors are copied if the file
+// is mapped. If it is read, they are aligned.
 static tern_status align_tensor(tern_file *file, tern_tensor *t, tern_error *err) {
     if ((uintptr_t)t->data.memory % tern_dtype_block_bytes(t->type) == 0) return TERN_OK;
     if (t->bytes > SIZE_MAX) return tern_fail_memory(err, SIZE_MAX);

@@ -33,7 +33,7 @@ static tern_status parse_at(tern_file **file, const void *bytes, size_t n, tern_
 
 static tern_status parse_and_close(const void *bytes, size_t n, tern_error *err) {
     tern_file *file;
-    uint8_t *copy = malloc(n ? n : 1); // exactly n, so that a sanitizer sees each byte too far
+    uint8_t *copy = malloc(n ? n : 1); // exactly n: a sanitizer catches reads past the end
     memcpy(copy, bytes, n);
     tern_status status = parse_at(&file, copy, n, err);
     if (status == TERN_OK) tern_file_close(file);
@@ -76,7 +76,7 @@ TEST(safetensors_copies_what_is_not_aligned) {
     REQUIRE(y);
     CHECK((uintptr_t)test_bytes(&y->data) % 4 == 0);
     CHECK(memcmp(test_bytes(&y->data), b.ptr + b.len - 8, 8) == 0);
-    tern_blob_drop(&y->data); // on the heap: must stay as it is
+    tern_blob_drop(&y->data); // on the heap: must stay unchanged
     CHECK(memcmp(test_bytes(&y->data), b.ptr + b.len - 8, 8) == 0);
     tern_file_close(f);
     tern_strbuf_free(&b);
@@ -153,7 +153,7 @@ TEST(safetensors_refuses_every_truncation_and_corruption) {
             n_accepted += parse_and_close(bad, b.len, NULL) == TERN_OK;
         }
     }
-    CHECK(n_accepted > 0); // in names and spaces, most are harmless
+    CHECK(n_accepted > 0); // in names and spaces most changes are harmless
     CHECK(tern_mem_get_stats().total_now == before);
     free(bad);
     tern_strbuf_free(&b);

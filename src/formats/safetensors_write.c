@@ -11,7 +11,7 @@ struct tern_st_writer {
     tern_writer base; // first, so that begin_part finds the rest
 };
 
-// NULL: a type that safetensors does not have.
+// NULL: safetensors lacks the type.
 static const char *dtype_name(tern_dtype type) {
     switch (type) {
     case TERN_DTYPE_F32:
@@ -39,7 +39,7 @@ static void put_tensor(tern_strbuf *b, const tern_planned *t, uint64_t offset) {
 static void put_header(tern_strbuf *b, const tern_writer *w, size_t part) {
     uint64_t n_header = 0, offset = 0;
     tern_strbuf_append(b, &n_header, 8);
-    // transformers refuses files that do not say which framework's tensors they hold.
+    // transformers refuses files that do not name the framework of their tensors.
     tern_strbuf_puts(b, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (size_t i = 0; i < w->n_tensors; i++) {
         if (w->tensors[i].part != part) continue;
@@ -153,7 +153,7 @@ static bool is_part_name(const char *name) {
     return true;
 }
 
-// Files of an earlier model that readers would open: mixed with the new ones they would make a
+// Files of an earlier model that readers would open: mixed with the new ones they would form a
 // third model.
 static tern_status remove_stale(tern_writer *w, tern_error *err) {
     static const char *const read[] = {"config.json",

@@ -9,7 +9,7 @@
 
 struct tern_shard {
     tern_shard_info info;
-    tern_mapping map; // of a file; else the bytes are the caller's
+    tern_mapping map; // for a file; else the bytes are the caller's
     const uint8_t *body, *documents, *checksums;
     uint64_t body_bytes, n_data; // n_data: bytes of the tokens, without padding
     atomic_uchar *checked;       // [n_blocks] 1: checked and found whole
@@ -30,7 +30,7 @@ static tern_status bad(const tern_shard *s, tern_error *err, const char *what) {
 
 // ---- Opening ------------------------------------------------------------------------------------
 
-// Everything that the header says on its own.
+// Checks the fields that the header alone determines.
 static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern_error *err) {
     tern_shard_info *info = &s->info;
     if (n < TERN_SHARD_HEADER_BYTES || memcmp(h, TERN_SHARD_MAGIC, 8) != 0)
@@ -181,7 +181,7 @@ static tern_status check_block(const tern_shard *s, uint64_t block, tern_error *
 tern_status tern_shard_check(tern_shard *s, uint64_t first, uint64_t n, tern_error *err) {
     for (uint64_t i = first; i < first + n; i++) {
         if (atomic_load_explicit(&s->checked[i], memory_order_relaxed)) continue;
-        TERN_TRY(check_block(s, i, err)); // two threads may both do it, which does no harm
+        TERN_TRY(check_block(s, i, err)); // two threads may both do it, harmlessly
         atomic_store_explicit(&s->checked[i], 1, memory_order_relaxed);
     }
     return TERN_OK;

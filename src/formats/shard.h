@@ -32,12 +32,12 @@
 #define TERN_SHARD_BLOCK_BYTES  ((uint32_t)1 << 18)
 
 typedef struct tern_shard_info {
-    const char *path; // as long as the shard is open
+    const char *path; // valid while the shard is open
     uint64_t n_tokens, n_documents, tokenizer_hash;
     uint32_t n_vocab, token_bytes, block_bytes;
     int32_t end_id;    // -1: none
     uint64_t n_blocks; // of the body
-    uint32_t checksum; // of the checksums: stands for the whole body
+    uint32_t checksum; // of the checksums: identifies the whole body
 } tern_shard_info;
 
 // ---- Reading: any number of threads ------------------------------------------------------------
@@ -47,7 +47,7 @@ typedef struct tern_shard tern_shard;
 tern_status tern_shard_open(tern_shard **out, const char *path, tern_error *err);
 void tern_shard_close(tern_shard *s);
 const tern_shard_info *tern_shard_get_info(const tern_shard *s);
-// Copies tokens [first, first + n), which must be there.
+// Copies tokens [first, first + n), which must exist.
 tern_status tern_shard_read(tern_shard *s, uint64_t first, uint64_t n, int32_t *ids,
                             tern_error *err);
 // Index of the first token of document i, i <= n_documents; the last is n_tokens.
@@ -72,22 +72,22 @@ typedef struct tern_shard_desc {
 } tern_shard_desc;
 tern_status tern_shard_writer_open(tern_shard_writer **out, const char *path,
                                    const tern_shard_desc *desc, tern_error *err);
-// A file of a set, which the caller commits.
+// Opens a writer for a file of a set, which the caller commits.
 tern_status tern_shard_writer_open_in(tern_shard_writer **out, tern_out_set *set, const char *name,
                                       const tern_shard_desc *desc, tern_error *err);
 // One document of n > 0 tokens, its end token included.
 tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t n, tern_error *err);
 uint64_t tern_shard_writer_n_tokens(const tern_shard_writer *w);
 tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err);
-void tern_shard_writer_free(tern_shard_writer *w); // without finish: nothing is left
+void tern_shard_writer_free(tern_shard_writer *w); // without finish: leaves nothing
 
 // ---- Sets: sequences to train on ---------------------------------------------------------------
 //
 // All tokens of all shards, in the order given, cut into *windows* of seq_len. Sequence i is window
 // p(i) and the one token after it, since the last input needs a target, too; an incomplete window
-// at the end is left out. p is another permutation in each epoch, computed and not stored: nothing
-// needs memory or has to be saved except (epoch, index), and rank r of n takes the indices r, r +
-// n, r + 2n ...
+// at the end is left out. p is a different permutation in each epoch, computed and not stored: it
+// needs no memory, only (epoch, index) has to be saved, and rank r of n takes the indices r, r + n,
+// r + 2n ...
 
 typedef struct tern_token_set tern_token_set;
 typedef struct tern_token_set_desc {
@@ -101,11 +101,11 @@ typedef struct tern_token_set_desc {
 tern_status tern_token_set_open(tern_token_set **out, const char *const *paths, size_t n_paths,
                                 const tern_token_set_desc *desc, tern_error *err);
 // Paths of the shards of a folder made by tern data build, split-00000.tern and on; split: "train"
-// or "valid". They are appended; finding none is no failure. A folder whose shards do not match its
-// manifest.json, or that has no manifest, is refused: it may mix two builds.
+// or "valid". They are appended; finding none is not an error. A folder whose shards do not match
+// its manifest.json, or that has no manifest, is refused: it may mix two builds.
 tern_status tern_shard_folder(tern_names *paths, const char *folder, const char *split,
                               tern_error *err);
-// The same as a set. *out = NULL: it has none.
+// The same as a set. *out = NULL: the folder has none.
 tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder, const char *split,
                                        const tern_token_set_desc *desc, tern_error *err);
 void tern_token_set_close(tern_token_set *set);
@@ -113,7 +113,7 @@ uint64_t tern_token_set_n_sequences(const tern_token_set *set); // of an epoch
 uint64_t tern_token_set_n_tokens(const tern_token_set *set);
 size_t tern_token_set_n_shards(const tern_token_set *set);
 tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i);
-// Window of sequence `index`, index < n_sequences, in an epoch: a bijection for each epoch.
+// The window of sequence `index`, index < n_sequences, in an epoch; a bijection for each epoch.
 uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64_t index);
 // ids: [seq_len + 1], input ids[0..seq_len), targets ids[1..seq_len]. starts: the same, or NULL;
 // 1 where a document begins. Any number of threads.

@@ -32,7 +32,7 @@ static tern_status check_shard(const char *path, const tern_json_doc *doc, const
     return status;
 }
 
-// The name must be split-00000.tern and on, in order: so none is in the manifest twice.
+// The name must be split-00000.tern and on, in order: so no name is in the manifest twice.
 static tern_status add_entry(tern_names *paths, const char *folder, const char *split,
                              const tern_json_doc *doc, const tern_json *entry, tern_error *err) {
     tern_str name = tern_json_str(tern_json_get(doc, entry, "file"));
@@ -48,7 +48,7 @@ static tern_status add_entry(tern_names *paths, const char *folder, const char *
     return status;
 }
 
-// Shards that the manifest does not have: those of an earlier build, or put there by hand.
+// Shards that are not in the manifest: those of an earlier build, or put there by hand.
 static tern_status check_others(const tern_names *paths, const char *folder, const char *split,
                                 tern_error *err) {
     tern_names names = {0};

@@ -47,7 +47,7 @@ TEST(crc32_is_the_common_one) {
     CHECK(tern_crc32(0, "123456789", 9) == 0xCBF43926);
     CHECK(tern_crc32(tern_crc32(0, "1234", 4), "56789", 5) == 0xCBF43926);
     CHECK(tern_crc32(0, NULL, 0) == 0);
-    size_t n = 70001; // long enough for the other way to compute it
+    size_t n = 70001; // long enough for the method with tables
     uint8_t *bytes = malloc(n);
     for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)tern_mix64(i);
     uint32_t pieces = 0;
@@ -111,7 +111,7 @@ TEST(shard_appears_when_it_is_complete) {
     struct stat st;
     REQUIRE_OK(tern_shard_writer_open(&w, path, &desc, &err), err);
     REQUIRE_OK(tern_shard_write(w, ids, 2, &err), err);
-    CHECK(tern_shard_write(w, ids, 3, &err) == TERN_ERR_ARGUMENT); // 5 is no token
+    CHECK(tern_shard_write(w, ids, 3, &err) == TERN_ERR_ARGUMENT); // 5 is not a token
     CHECK(strstr(err.message, "token 5 is not in the vocabulary of 5"));
     CHECK(tern_shard_writer_finish(w, &err) == TERN_ERR_ARGUMENT);
     tern_shard_writer_free(w);
@@ -174,7 +174,7 @@ TEST(shard_cut_or_lengthened_is_refused) {
     free(bytes);
 }
 
-// An attacker can make the checksums fit, too.
+// An attacker can also fix the checksums.
 TEST(shard_with_true_checksums_is_still_not_trusted) {
     static const struct {
         int at, n;
@@ -238,7 +238,7 @@ TEST(permutation_is_a_bijection) {
     CHECK(huge < UINT64_MAX && huge != 7);
 }
 
-// All 24 orders of four come, and each about as often as the others.
+// All 24 orders of four occur, each about equally often.
 TEST(permutation_reaches_every_order) {
     int counts[256] = {0}, n_orders = 0;
     for (uint64_t key = 0; key < 24000; key++) {
@@ -319,7 +319,7 @@ TEST(token_set_ranks_partition_each_epoch) {
         CHECK(memchr(seen, 0, n) == NULL);
         free(seen);
     }
-    CHECK(n_moved > n); // another order in another epoch
+    CHECK(n_moved > n); // a different order in each epoch
     tern_token_set_close(set);
     tern_token_set_close(again);
 }

@@ -1,6 +1,6 @@
 // Writing shards. The body passes through a buffer of one block, so that its checksum is computed
-// in one go; document starts and checksums stay in memory until the end (8 bytes a document, 4
-// bytes a block), and the header, which depends on all of it, is written over zeros last.
+// in one go; document starts and checksums stay in memory until the end (8 bytes per document, 4
+// bytes per block), and the header, which depends on everything, is written over zeros last.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -9,7 +9,7 @@
 
 struct tern_shard_writer {
     tern_shard_desc desc;
-    tern_out_set own, *out; // out: own, or the caller's
+    tern_out_set own, *out; // out: &own, or the caller's
     tern_out_file file;
     uint8_t *block; // the one being filled
     size_t n_block;
@@ -140,7 +140,7 @@ static tern_status finish(tern_shard_writer *w, tern_error *err) {
 
 tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err) {
     if (w->failed) return tern_fail(err, TERN_ERR_ARGUMENT, "writing the shard failed before");
-    w->failed = true; // accept nothing more
+    w->failed = true; // refuses all later calls
     return finish(w, err);
 }
 

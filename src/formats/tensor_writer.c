@@ -46,7 +46,7 @@ static tern_status make_plan(tern_writer *w, tern_error *err) {
     tern_status status =
         tern_name_index_build(&names, w->tensors, w->n_tensors, sizeof *w->tensors, "tensor", err);
     tern_name_index_free(&names);
-    if (status == TERN_ERR_FORMAT) // here it is not a file that is wrong
+    if (status == TERN_ERR_FORMAT) // here the fault is not in a file
         return tern_fail_prefix(err, TERN_ERR_ARGUMENT, "declared twice");
     if (status != TERN_OK) return status;
     uint64_t in_part = 0;
@@ -60,7 +60,7 @@ static tern_status make_plan(tern_writer *w, tern_error *err) {
         t->part = w->n_parts - 1;
         in_part += t->bytes < w->split_bytes - in_part ? t->bytes : w->split_bytes - in_part;
     }
-    if (w->n_parts > 65535) // in GGUF a u16, and five digits in the names of both containers
+    if (w->n_parts > 65535) // a u16 in GGUF, and five digits in file names of both containers
         return tern_fail(err, TERN_ERR_ARGUMENT, "would become %zu files; 65535 are possible",
                          w->n_parts);
     w->planned = true;
@@ -100,7 +100,7 @@ static tern_status write_piece(tern_writer *w, const uint8_t **bytes, uint64_t *
     return tern_out_write(&w->file, zeros, n_pad, err);
 }
 
-// After a failure nothing more is accepted; all later calls report the first failure.
+// After a failure all later calls report it.
 static tern_status check_usable(tern_writer *w, tern_error *err) {
     if (w->failed.status == TERN_OK && !w->planned) make_plan(w, &w->failed);
     if (w->failed.status == TERN_OK) return TERN_OK;

@@ -2,8 +2,8 @@
 // whose data is streamed in order.
 //
 // Life cycle of a writer: declare tensors, write their data in pieces, finish. The first write
-// fixes the plan of which tensor goes into which part (file), since a header precedes the data and
-// must describe all of it. The container defines a part's header.
+// fixes the part (file) of each tensor, since a header precedes the data and must describe all of
+// it. The container defines a part's header.
 #ifndef TERN_FORMATS_TENSOR_WRITER_H
 #define TERN_FORMATS_TENSOR_WRITER_H
 
@@ -28,9 +28,9 @@ struct tern_writer {
     tern_planned *tensors;
     size_t n_tensors, capacity, n_parts;
     size_t at;          // tensor being written
-    uint64_t n_written; // bytes of it
+    uint64_t n_written; // bytes of it written
     bool planned, part_open;
-    tern_error failed;  // of an earlier call: accept nothing more
+    tern_error failed;  // of an earlier call; later ones fail, too
     tern_out_set out;   // open from the first part on, or before
     tern_out_file file; // the part being written
     // Begins the part's file and writes everything that comes before the data.
@@ -43,9 +43,10 @@ void tern_writer_deinit(tern_writer *w);
 tern_status tern_writer_declare(tern_writer *w, const char *name, tern_dtype type, int n_dims,
                                 const uint64_t *ne, uint64_t n_row);
 tern_status tern_writer_write(tern_writer *w, const void *bytes, uint64_t n, tern_error *err);
-// Checks that all data came and ends the last part; begins the file if there were no tensors.
+// Checks that all data was written and ends the last part; begins the file if there were no
+// tensors.
 tern_status tern_writer_end(tern_writer *w, tern_error *err);
-// Gives the files their names; see tern_out_commit. The writer takes nothing after that.
+// Gives the files their names; see tern_out_commit. The writer accepts nothing after that.
 tern_status tern_writer_commit(tern_writer *w, const char *last, tern_error *err);
 
 #endif

@@ -7,7 +7,7 @@
 struct tern_token_set {
     tern_token_set_desc desc;
     tern_shard **shards;
-    uint64_t *firsts; // [n_shards + 1] index of each one's first token in the whole text
+    uint64_t *firsts; // [n_shards + 1] index of each shard's first token in the whole text
     size_t n_shards;
     uint64_t n_sequences;
 };
@@ -16,9 +16,9 @@ struct tern_token_set {
 
 // A Feistel network is a bijection whatever its round function is, since each round can be undone:
 // (left, right) -> (right, left ^ f(right)). It permutes numbers of an even number of bits, at most
-// four times as many as needed; one that falls outside is permuted again until it does not, which
-// must happen, since it follows a cycle that began inside. Six rounds: four are enough for large n,
-// but give a set of a dozen sequences too few of its orders.
+// four times as many as needed; a result outside is permuted again until it is inside; this ends,
+// since it follows a cycle that began inside. Six rounds: four are enough for large n, but reach
+// too few orders of a dozen sequences.
 #define FEISTEL_ROUNDS 6
 
 uint64_t tern_permute(uint64_t index, uint64_t n, uint64_t key) {

@@ -1,14 +1,13 @@
-// Whisper as whisper.cpp's converters write it ("ggml-tiny.bin"): sizes, mel filters, the
-// vocabulary, then tensors one after the other, each with its name in front. It is opened as the
-// GGUF would be that says the same: keys and names here are those of models/whisper.c.
+// Whisper files of whisper.cpp's converters ("ggml-tiny.bin"): sizes, mel filters, the vocabulary,
+// then tensors one after the other, each after its name. They are opened like an equivalent GGUF:
+// keys and names here are those of models/whisper.c.
 //
 //     u32 magic, i32 sizes[11], i32 n_mels, i32 n_bins, f32 filters[n_mels][n_bins],
 //     i32 n_words, n_words times: i32 length, bytes
 //     until the end: i32 n_dims, i32 length of the name, i32 type, i32 ne[n_dims], name, data
 //
-// Words are bytes; those of GGUF are characters that stand for bytes. The filters are the same in
-// all files of a number of bins, and media/mel.c has them. Data may begin anywhere: it is copied
-// when somebody holds it.
+// Words are bytes; in GGUF they are characters that stand for bytes. The filters depend only on the
+// number of bins, and media/mel.c computes them. Data may be unaligned: it is copied when held.
 #include "formats/file_private.h"
 
 #include <stdio.h>
@@ -24,7 +23,7 @@
 #define NAME_BYTES 128
 #define METAS_MAX  20
 #define N_ENGLISH  51864 // tokens of the models for English alone; others have more
-#define QUANTIZED  2     // version of blocks that GGUF has, too
+#define QUANTIZED  2     // version of block formats, as in GGUF
 #define TYPES_F16  1     // the type of a file without blocks is at most this
 
 enum {
@@ -48,7 +47,7 @@ typedef struct reader {
     tern_error *err;
     uint64_t at;
     int32_t size[N_SIZES];
-    int32_t n_words, end; // words of the file; the token that ends a text
+    int32_t n_words, end; // number of words in the file; the end token
     int64_t n_ff;         // of the decoder's first layer
     int64_t space;        // the token " ", -1: there is none
     tern_str *tokens;     // [VOCAB]
@@ -121,8 +120,8 @@ static tern_status skip_filters(reader *r) {
 
 // ---- The vocabulary ----------------------------------------------------------------------------
 
-// Bytes that GPT-2's vocabularies write as themselves; the others become characters from 256 on, in
-// their order.
+// GPT-2's vocabularies write these bytes as themselves; the others become characters from 256 on,
+// in order.
 static uint32_t character_of(uint8_t byte) {
     uint32_t n = 0;
     for (uint32_t b = 0; b <= byte; b++) {
@@ -153,8 +152,8 @@ static tern_status read_word(reader *r, int32_t id) {
     return set_token(r, id, (tern_str){text, n_text});
 }
 
-// Tokens that are no words, as far as anybody has to tell them apart: names like those of
-// transformers where these are the same in all models.
+// Special tokens, as far as they must be distinguished: named as in transformers, if the names are
+// the same in all models.
 static tern_status name_specials(reader *r) {
     static const char *const tasks[] = {"<|translate|>",   "<|transcribe|>", "<|startoflm|>",
                                         "<|startofprev|>", "<|nospeech|>",   "<|notimestamps|>"};
@@ -230,7 +229,7 @@ static tern_status put_strings(reader *r, const char *key, const tern_str *list,
                NULL, 0);
 }
 
-// As OpenAI's program has it, a text does not begin with a space, nor with its end.
+// As in OpenAI's program, a text may begin neither with a space nor with the end token.
 static tern_status put_tokens(reader *r) {
     int32_t first[2], n_first = 0;
     if (r->space >= 0 && r->space < r->end) first[n_first++] = (int32_t)r->space;
@@ -273,7 +272,7 @@ static tern_status put_metas(reader *r) {
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
-// "NAME" or "NAME.weight", "NAME.bias"; those of layers come after "encoder.blocks.N.".
+// "NAME" or "NAME.weight", "NAME.bias"; names within layers come after "encoder.blocks.N.".
 static const char *const names[][2] = {
     {"attn_ln", "attn_norm"},
     {"attn.query", "attn_q"},
@@ -296,7 +295,7 @@ static const char *const names[][2] = {
     {"token_embedding", "token_embd"},
 };
 
-// In whisper.c's words; false: it is not one of Whisper's.
+// The name in models/whisper.c; false: not one of Whisper's.
 static bool rename_tensor(const char *name, char *out, size_t size) {
     bool encoder = strncmp(name, "encoder.", 8) == 0;
     if (!encoder && strncmp(name, "decoder.", 8) != 0) return false;
@@ -345,7 +344,7 @@ static tern_status place_tensor(reader *r, tern_tensor *t, const char *name) {
     return TERN_OK;
 }
 
-// A convolution's taps follow those of the column before, and its bias is a vector.
+// Merges a convolution's taps and columns into one dimension, and makes its bias a vector.
 static void flatten(tern_tensor *t) {
     bool is_column = t->n_dims == 2 && t->ne[0] == 1;
     if (t->n_dims == 3) t->ne[0] *= t->ne[1];
@@ -356,7 +355,7 @@ static void flatten(tern_tensor *t) {
     t->ne[2] = 1;
 }
 
-// And how many bytes it has.
+// Sets the type and the number of bytes.
 static tern_status settle_type(reader *r, tern_tensor *t, const char *name) {
     uint64_t n = t->ne[0] * t->ne[1] * t->ne[2]; // of three ints up to 2^20: no overflow
     bool in_blocks = t->type_id > TYPES_F16;

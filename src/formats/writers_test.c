@@ -18,7 +18,7 @@ static bool exists_beside(const char *path, const char *end) {
     return exists(name);
 }
 
-// Unfinished output lies in a folder ".tern-..." next to its destination.
+// Unfinished output is in a folder ".tern-..." next to its destination.
 static bool leaves_something(const char *path) {
     tern_names names = {0};
     char *folder = tern_path_folder(path);
@@ -115,7 +115,7 @@ TEST(gguf_writer_round_trip) {
     check_model(path);
     struct stat st;
     CHECK(stat(path, &st) == 0 && st.st_size % 32 == 0);
-    REQUIRE_OK(write_model(path, 1 << 20, &err), err); // would split, but is too small
+    REQUIRE_OK(write_model(path, 1 << 20, &err), err); // too small to be split
     check_model(path);
 }
 

@@ -1,8 +1,8 @@
-// One number of an image's EXIF data: which way up the camera was held.
+// Reads one number of an image's EXIF data: the orientation.
 //
-// EXIF data is a TIFF file: an order of bytes, the place of a list, and entries of twelve bytes.
-// The orientation is entry 0x0112 of the first list, a 16-bit number; nothing else is read, which
-// is why no library is asked.
+// EXIF data is a TIFF file: a byte order, the offset of a list, and entries of twelve bytes. The
+// orientation is entry 0x0112 of the first list, a 16-bit number; nothing else is read, so no
+// library is needed.
 #include <string.h>
 #include "media/media.h"
 
@@ -21,7 +21,7 @@ static uint32_t number(const tiff *t, size_t at, int n_bytes) {
 }
 
 int32_t tern_exif_orientation(const uint8_t *exif, size_t n) {
-    static const char mark[] = "Exif\0"; // with its terminator: what JPEG puts in front
+    static const char mark[] = "Exif\0"; // with its terminator: JPEG's header of the data
     if (n >= sizeof mark && memcmp(exif, mark, sizeof mark) == 0) {
         exif += sizeof mark;
         n -= sizeof mark;

@@ -1,10 +1,10 @@
-// Images: which decoder a file is for, and which way up it comes out.
+// Images: chooses a file's decoder, and applies the orientation.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/blob.h"
 #include "media/media.h"
 
-#define PIXELS_MAX 89478485 // beyond that Pillow, too, suspects a small file that is a huge image
+#define PIXELS_MAX 89478485 // beyond that Pillow, too, suspects a decompression bomb
 #define SIDE_MAX   1000000
 
 // ---- Pixels ------------------------------------------------------------------------------------
@@ -44,8 +44,8 @@ tern_status tern_image_room(const tern_image_file *file, uint64_t width, uint64_
 
 // ---- Which way up ------------------------------------------------------------------------------
 
-// EXIF's orientations 5 to 8 are those whose rows and columns are exchanged; of what results, some
-// are read from the right, some from below.
+// EXIF's orientations 5 to 8 exchange rows and columns; after that, some are mirrored from the
+// right, some from below.
 tern_status tern_image_orient(tern_image *p, int32_t orientation, tern_error *err) {
     tern_image to;
     if (orientation < 2 || orientation > 8) return TERN_OK;
@@ -75,7 +75,7 @@ static bool begins(const tern_image_file *f, size_t at, const char *text) {
     return f->n >= at + n && memcmp(f->bytes + at, text, n) == 0;
 }
 
-// By the first bytes; a name says nothing.
+// Chosen by the first bytes; a file name is not reliable.
 static tern_image_decoder decoder_of(const tern_image_file *f) {
     if (begins(f, 0, "\xff\xd8\xff")) return tern_image_jpeg;
     if (begins(f, 0, "\x89PNG\r\n\x1a\n")) return tern_image_png;

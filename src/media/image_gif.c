@@ -1,4 +1,4 @@
-// The first image of a GIF, by giflib, on the whole's background.
+// The first image of a GIF, by giflib, on the background of the canvas.
 #include <gif_lib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -62,7 +62,7 @@ static tern_status read_first(GifFileType *gif, const tern_image_file *f, tern_i
     const GifImageDesc *d = &gif->Image;
     if (DGifGetImageDesc(gif) != GIF_OK) return damaged(gif, err);
     if (d->Left < 0 || d->Top < 0 || d->Width < 1 || d->Height < 1) return damaged(NULL, err);
-    bool sized = gif->SWidth > 0 && gif->SHeight > 0; // a few files have no size of the whole
+    bool sized = gif->SWidth > 0 && gif->SHeight > 0; // a few files have no canvas size
     TERN_TRY(tern_image_room(f, (uint64_t)(sized ? gif->SWidth : d->Left + d->Width),
                              (uint64_t)(sized ? gif->SHeight : d->Top + d->Height), out, err));
     fill(gif, out);

@@ -1,12 +1,12 @@
-// JPEG, by libjpeg-turbo: its exact inverse transform, so that pixels are those of other programs.
+// JPEG, by libjpeg-turbo: its exact inverse transform, so that pixels equal other programs'.
 #include <string.h>
 #include <turbojpeg.h>
 #include "base/alloc.h"
 #include "base/lazy.h"
 #include "media/media.h"
 
-// Scans of a progressive one, and their pixels together: usual are ten scans. More only make a
-// reader work, which nothing can stop in between.
+// Limits for scans of a progressive JPEG, and for all their pixels together: ten scans are usual.
+// More only cost time, and decoding cannot be stopped midway.
 #define SCANS_MAX   500
 #define SCANNED_MAX ((uint64_t)1 << 30)
 
@@ -14,7 +14,7 @@
 static int32_t find_orientation(const tern_image_file *f) {
     for (size_t at = 2; f->n >= 4 && at < f->n - 4 && f->bytes[at] == 0xff;) {
         uint8_t kind = f->bytes[at + 1];
-        if (kind == 0xff) { // filled up
+        if (kind == 0xff) { // padding
             at++;
             continue;
         }
@@ -28,8 +28,8 @@ static int32_t find_orientation(const tern_image_file *f) {
     return 0;
 }
 
-// Marks of scans stand between segments, which say how long they are, and the scans' own bytes, in
-// which 0xff is followed by 0 or stands before a number.
+// Scan markers stand between segments, which give their length, and scan data, in which 0xff is
+// followed by 0 or is a restart marker.
 static uint64_t count_scans(const tern_image_file *f) {
     uint64_t n = 0;
     size_t at = 2;
@@ -46,7 +46,7 @@ static uint64_t count_scans(const tern_image_file *f) {
     return n;
 }
 
-// Of four inks that Adobe's programs, and so all others, store inverted.
+// From CMYK, which Adobe's programs, and so all others, store inverted.
 static tern_status from_inks(tjhandle tj, const tern_image_file *f, tern_image *out, int flags,
                              int *result, tern_error *err) {
     size_t n = (size_t)out->width * (size_t)out->height;
@@ -61,7 +61,8 @@ static tern_status from_inks(tjhandle tj, const tern_image_file *f, tern_image *
     return TERN_OK;
 }
 
-// What a damaged file lacks is grey; one that only ends early is the same thing, and refused.
+// Missing parts of a damaged file become grey. A file that ends early is the same to libjpeg, but
+// is refused.
 static tern_status decode(tjhandle tj, tern_image_file *f, tern_image *out, tern_error *err) {
     int width, height, subsampling, colors, result = -1;
     const int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;

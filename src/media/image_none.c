@@ -1,5 +1,5 @@
-// What stands for the decoders where the library is built without theirs, as in WebAssembly, where
-// the browser decodes.
+// Replaces the image decoders if the library is built without them, as for WebAssembly, where the
+// browser decodes.
 #include "media/media.h"
 
 static tern_status none(const char *kind, tern_error *err) {

@@ -1,4 +1,5 @@
-// PNG, by libpng. Colours are as stored: no gamma, no profile, and what is under transparency.
+// PNG, by libpng. Colours are as stored: no gamma, no profile, and transparent pixels keep their
+// colours.
 #include <png.h>
 #include <setjmp.h>
 #include <string.h>
@@ -8,17 +9,17 @@
 #include "media/media.h"
 
 #define SIDE_MAX  1000000
-#define CHUNK_MAX (64u << 20) // of a piece of metadata; pixels are not counted
+#define CHUNK_MAX (64u << 20) // bytes of a piece of metadata; pixels are not counted
 
-// libpng leaves its functions by longjmp when something is wrong, so all that has to be known
-// afterwards is here and not in variables of the function that it leaves.
+// libpng reports errors by longjmp, so all state needed afterwards is here and not in local
+// variables of the function that it leaves.
 typedef struct reading {
     tern_image_file *file;
     tern_image *out;
     png_structp png;
     png_infop info, end;
     size_t at;
-    tern_status status; // of what is ours; TERN_OK: libpng's `why` counts
+    tern_status status; // of our own code; TERN_OK: libpng's `why` counts
     tern_error *err;
     char why[128];
     jmp_buf leave;
@@ -31,7 +32,7 @@ static void on_error(png_structp png, png_const_charp why) {
 }
 
 static void on_warning(png_structp png, png_const_charp why) {
-    (void)png, (void)why; // of metadata, which is not read
+    (void)png, (void)why; // about metadata, which is not read
 }
 
 static void read_some(png_structp png, png_bytep to, size_t n) {
@@ -41,7 +42,7 @@ static void read_some(png_structp png, png_bytep to, size_t n) {
     r->at += n;
 }
 
-// Whatever it is becomes three bytes a pixel.
+// Converts every kind of PNG to three bytes per pixel.
 static void ask_for_rgb(reading *r) {
     png_set_expand(r->png);
     png_set_strip_16(r->png);

@@ -1,4 +1,4 @@
-// WebP, by libwebp; of an animation the first frame, on black where it is smaller than the whole.
+// WebP, by libwebp; for an animation the first frame, on black if it is smaller than the canvas.
 #include <string.h>
 #include <webp/decode.h>
 #include <webp/demux.h>

@@ -1,6 +1,6 @@
-// What is seen and heard, as files have it, into numbers: images to pixels, and sounds to samples
-// (sound.h). Every decoder is a library's; here are the limits, the order of things, and what must
-// have the same bits everywhere.
+// Decodes media files: images to pixels, and sounds to samples (sound.h). Libraries do the
+// decoding; here are the limits, the order of steps, and the computations whose bits must be the
+// same everywhere.
 #ifndef TERN_MEDIA_MEDIA_H
 #define TERN_MEDIA_MEDIA_H
 
@@ -15,7 +15,7 @@ typedef struct tern_image_file {
     const uint8_t *bytes;
     size_t n;
     int64_t n_pixels_max;
-    int32_t orientation; // found: 1 to 8 as EXIF counts them, 0: the file does not say
+    int32_t orientation; // output: 1 to 8 as in EXIF, 0: not given
 } tern_image_file;
 
 typedef tern_status (*tern_image_decoder)(tern_image_file *file, tern_image *out, tern_error *err);
@@ -23,13 +23,13 @@ tern_status tern_image_jpeg(tern_image_file *file, tern_image *out, tern_error *
 tern_status tern_image_png(tern_image_file *file, tern_image *out, tern_error *err);
 tern_status tern_image_webp(tern_image_file *file, tern_image *out, tern_error *err);
 tern_status tern_image_gif(tern_image_file *file, tern_image *out, tern_error *err);
-// Room for an image of this size, if it has one and is not too large.
+// Allocates an image of this size, if the size is valid and not too large.
 tern_status tern_image_room(const tern_image_file *file, uint64_t width, uint64_t height,
                             tern_image *out, tern_error *err);
 
-// The orientation that EXIF data states (TIFF's header and what follows); 0: none.
+// The orientation in EXIF data (from TIFF's header on); 0: none.
 int32_t tern_exif_orientation(const uint8_t *exif, size_t n);
-// Turns and mirrors the image so that it stands as its orientation says.
+// Turns and mirrors the image by its orientation.
 tern_status tern_image_orient(tern_image *image, int32_t orientation, tern_error *err);
 
 #endif

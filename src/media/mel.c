@@ -1,6 +1,6 @@
-// Spectrograms as Whisper was trained on them: frames of 400 samples every 160, under a window of
-// Hann's, and the power of 201 frequencies summed up in triangles that are evenly far apart on
-// Slaney's scale of pitch.
+// Spectrograms as Whisper was trained on them: frames of 400 samples every 160 samples, with a Hann
+// window, and the powers of 201 frequencies summed in triangular filters that are evenly spaced on
+// Slaney's mel scale.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -34,7 +34,7 @@ static double to_hz(double mel) {
     return mel < 15 ? 200 * mel / 3 : 1000 * exp((mel - 15) * log(6.4) / 27);
 }
 
-// A triangle of the area 1 from the point before to the point after.
+// A triangle of area 1 from the previous point to the next one.
 static void fill_filter(tern_mel *m, int32_t bin) {
     double most = to_mel(TERN_VOICE_RATE / 2), point[3];
     for (int k = 0; k < 3; k++) point[k] = to_hz(most * (bin + k) / (m->n_bins + 1));
@@ -88,7 +88,7 @@ static number times(number a, number b) {
     return (number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
-// Fourier's transform of n numbers, `step` apart: by parts of every fifth, or every second.
+// Fourier transform of n numbers, `step` apart: radix 5 or 2.
 static void transform(const tern_mel *m, const number *in, size_t step, size_t n, number *out) {
     size_t parts = n % 5 == 0 ? 5 : 2, each = n / parts;
     number part[5];
@@ -113,14 +113,14 @@ static void transform(const tern_mel *m, const number *in, size_t step, size_t n
     }
 }
 
-// The sound mirrored at its beginning, and silence after it.
+// The sound, mirrored at its beginning, and followed by silence.
 static double sample(const float *samples, int64_t n, int64_t at) {
     if (at < 0) at = -at;
     return at < n ? (double)samples[at] : 0;
 }
 
-// The powers of two neighbouring frames: one is the real part of what is transformed, the other the
-// imaginary one.
+// The powers of two neighbouring frames: one is the real part of the transform's input, the other
+// the imaginary part.
 static void find_powers(tern_mel *m, const float *samples, int64_t n, int64_t row) {
     int64_t at = row * TERN_MEL_HOP - N_FRAME / 2;
     for (int i = 0; i < N_FRAME; i++)

@@ -1,13 +1,13 @@
-// Another size of an image, with the bits of Pillow's resize, which models were trained on.
+// Resizes images, with the same bits as Pillow's resize, which models were trained on.
 //
-// A pixel of the result is a sum of those of the source around its place, with weights of a filter:
+// A pixel of the result is a sum of source pixels around its place, weighted by a filter:
 //
 //   y[i] = sum over j of x[j] w(i, j),   w(i, j) = f((j + 1/2 - c) / s) / their sum
 //
-// c = (i + 1/2) n_in / n_out is the place and s = max(1, n_in / n_out) how far the filter is
-// stretched: where the image shrinks, all pixels that become one count, which is what keeps fine
-// lines from turning into patterns. Weights are fixed-point numbers of 22 bits and sums integers,
-// so that there is one result; across first, rounded to 8 bits, then down.
+// c = (i + 1/2) n_in / n_out is the place and s = max(1, n_in / n_out) the filter's stretch: if the
+// image shrinks, all pixels that become one count, which prevents aliasing of fine lines. Weights
+// are fixed-point numbers of 22 bits and sums are integers, so that the result is exact; rows
+// first, rounded to 8 bits, then columns.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -16,7 +16,7 @@
 #define BITS 22
 
 typedef struct taps { // of the n_out pixels of one direction
-    int32_t n_most;   // of one pixel
+    int32_t n_most;   // maximum for one pixel
     int32_t *first, *n;
     int32_t *weights; // [n_out, n_most]
 } taps;
@@ -129,11 +129,11 @@ static tern_status down(tern_image *out, const tern_image *p, int32_t height,
     return status;
 }
 
-// A direction whose size stays is left as it is.
+// A direction whose size stays is skipped.
 static tern_status resize(tern_image *out, const tern_image *p, int32_t width, int32_t height,
                           tern_image_filter filter, tern_error *err) {
     tern_image between;
-    TERN_TRY(tern_image_create(&between, width, height, err)); // whether there can be one
+    TERN_TRY(tern_image_create(&between, width, height, err)); // checks the size
     tern_image_close(&between);
     if (width == p->width && height == p->height) {
         TERN_TRY(tern_image_create(out, width, height, err));

@@ -86,12 +86,12 @@ static void put_little(uint8_t *to, uint32_t x, int n) {
 }
 
 void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out) {
-    bool known = n_samples >= 0; // else as large as can be, as other programs write into pipes
+    bool known = n_samples >= 0; // else the largest size, as other programs write into pipes
     uint32_t n_bytes = known ? 2 * (uint32_t)n_samples : UINT32_MAX;
     if (!out) return;
     memcpy(out, "RIFF....WAVEfmt ....................data....", TERN_WAV_HEAD);
     put_little(out + 4, known ? n_bytes + TERN_WAV_HEAD - 8 : UINT32_MAX, 4);
-    put_little(out + 16, 16, 4); // bytes of what follows
+    put_little(out + 16, 16, 4); // bytes of this chunk
     put_little(out + 20, 1, 2);  // PCM
     put_little(out + 22, 1, 2);  // channels
     put_little(out + 24, (uint32_t)rate, 4);
@@ -105,12 +105,12 @@ void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out) {
     if (!samples || !out) return;
     for (size_t i = 0; i < n; i++) {
         float x = samples[i];
-        x = x > 1 ? 1 : x >= -1 ? x : x < -1 ? -1 : 0; // what is no number is silence
+        x = x > 1 ? 1 : x >= -1 ? x : x < -1 ? -1 : 0; // NaN becomes silence
         put_little(out + 2 * i, (uint32_t)(int32_t)lrintf(x * 32767), 2);
     }
 }
 
-// What a file of this name is.
+// The kind of file, by its name.
 static const char *kind_of(const char *path) {
     static const char *const kinds[] = {"flac", "mp3", "ogg", "opus"};
     const char *dot = strrchr(path, '.');

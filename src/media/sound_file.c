@@ -1,5 +1,5 @@
-// Sound files: decoded by libsndfile, resampled by soxr, block by block, so that no more is in
-// memory than what comes out.
+// Sound files: decoded by libsndfile, resampled by soxr, block by block, so that only the result is
+// in memory.
 #include <math.h>
 #include <sndfile.h>
 #include <soxr.h>
@@ -13,8 +13,8 @@
 typedef struct bytes_file {
     const uint8_t *at;
     sf_count_t n, position;
-    sf_count_t n_at[2];  // where sizes are that the writer never filled in; 0: nowhere
-    uint8_t sizes[2][4]; // and what they are
+    sf_count_t n_at[2];  // offsets of sizes that the writer never filled in; 0: none
+    uint8_t sizes[2][4]; // and the right sizes
 } bytes_file;
 
 static sf_count_t length_of(void *user) { return ((bytes_file *)user)->n; }
@@ -58,7 +58,7 @@ static void set_size(bytes_file *f, int which, sf_count_t at, sf_count_t n) {
     for (int i = 0; i < 4; i++) f->sizes[which][i] = (uint8_t)(size >> 8 * i);
 }
 
-// Whether there are chunks from here to the end: then those before have the right sizes.
+// Whether the rest of the file is valid chunks: then the sizes before are right.
 static bool are_chunks(const bytes_file *f, sf_count_t at) {
     while (f->n - at >= 8) {
         for (int i = 0; i < 4; i++)
@@ -69,8 +69,8 @@ static bool are_chunks(const bytes_file *f, sf_count_t at) {
     return at == f->n || at == f->n + 1;
 }
 
-// A WAV that was written into a pipe says 0, or the most there is, of its samples: they are those
-// that come.
+// A WAV written into a pipe gives 0, or the maximum, as the size of its samples: they go to the end
+// of the file.
 static void find_sizes(bytes_file *f) {
     if (f->n < 12 || memcmp(f->at, "RIFF", 4) != 0 || memcmp(f->at + 8, "WAVE", 4) != 0) return;
     for (sf_count_t at = 12; f->n - at >= 8;) {
@@ -87,7 +87,7 @@ static void find_sizes(bytes_file *f) {
 
 // ---- Blocks ------------------------------------------------------------------------------------
 
-#define BLOCK 4096 // frames of the file at once
+#define BLOCK 4096 // frames read at once
 
 typedef struct reading {
     SNDFILE *file;
@@ -113,7 +113,7 @@ static tern_status append(reading *r, const float *samples, size_t n, tern_error
     return tern_fail_memory(err, n * sizeof *samples);
 }
 
-// samples NULL: the end, what the resampler still holds.
+// samples NULL: the end; flushes the resampler.
 static tern_status add_mono(reading *r, const float *samples, size_t n, tern_error *err) {
     if (!r->resampler) return append(r, samples, n, err);
     size_t made = 1, used = 0;
@@ -134,7 +134,7 @@ static tern_status read_blocks(reading *r, tern_error *err) {
         sf_count_t n = sf_readf_float(r->file, r->frames, BLOCK);
         if (n <= 0) break;
         for (size_t t = 0; t < (size_t)n; t++) {
-            double sum = 0; // in place: mono is never ahead of what it is made of
+            double sum = 0; // in place: the mono output never overtakes its input
             for (size_t c = 0; c < channels; c++) sum += (double)r->frames[t * channels + c];
             r->frames[t] = (float)(sum / (double)channels);
         }
@@ -242,9 +242,9 @@ static int format_of(const char *kind) {
     return 0;
 }
 
-#define OPUS_RATE 24000 // one of the few that Opus has, above those of speech
+#define OPUS_RATE 24000 // one of the few rates of Opus, above those for speech
 
-// The sound at a rate that Opus has; *out is to be freed.
+// The sound at a rate of Opus; the caller frees *out.
 static tern_status resample(const tern_sound *s, int32_t rate, tern_sound *out, tern_error *err) {
     size_t made = 0, n = (size_t)s->n, room = (size_t)((double)n * rate / s->rate) + 16;
     soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);

@@ -1,5 +1,5 @@
-// What stands for the decoders where the library is built without them, as in WebAssembly, where
-// the browser decodes.
+// Replaces the sound decoders if the library is built without them, as for WebAssembly, where the
+// browser decodes.
 #include "media/sound.h"
 
 tern_status tern_sound_decode(tern_sound *out, const void *bytes, size_t n_bytes, int32_t rate,

@@ -1,18 +1,18 @@
-// Faster or slower speech of the same pitch, by overlapping pieces (WSOLA, Verhelst and Roelands
-// 1993): every piece of the result is one of the sound near where time has come to, that which goes
-// on most like the piece before.
+// Faster or slower speech at the same pitch, by overlapping pieces (WSOLA, Verhelst and Roelands
+// 1993): each piece of the result comes from the sound near its time, at the place that continues
+// the previous piece best.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "media/sound.h"
 
 struct tern_stretch {
-    double speed, at;    // samples of the sound that were passed, from the first one of `in`
-    int64_t step, reach; // samples of a piece, and how far it may move
-    int64_t before;      // where the piece before goes on in `in`; -1: there is none
+    double speed, at;    // position in the sound, in samples of `in`
+    int64_t step, reach; // samples of a piece, and the farthest move
+    int64_t before;      // where the previous piece continues in `in`; -1: none
     float *in, *out;
     size_t n_in, in_capacity, out_capacity;
-    int64_t n_all, n_given; // of the sound, of the result
+    int64_t n_all, n_given; // samples of the sound, of the result
 };
 
 tern_status tern_stretch_open(tern_stretch **out, int32_t rate, double speed, tern_error *err) {
@@ -33,7 +33,7 @@ void tern_stretch_close(tern_stretch *s) {
     tern_free(s);
 }
 
-// Where in the sound, `reach` around `at`, a piece begins that is most like the one at `like`.
+// Where, within `reach` of `at`, the piece begins that is most like the one at `like`.
 static int64_t most_alike(const tern_stretch *s, int64_t at, int64_t like) {
     int64_t best = at, first = at > s->reach ? at - s->reach : 0;
     double most = -1e300;
@@ -51,7 +51,7 @@ static int64_t most_alike(const tern_stretch *s, int64_t at, int64_t like) {
     return best;
 }
 
-// One piece more, faded into what would have followed the one before.
+// Adds a piece, cross-faded with the continuation of the previous one.
 static void add_piece(tern_stretch *s, float *out) {
     int64_t at = (int64_t)s->at, like = s->before >= 0 ? s->before : at;
     int64_t from = s->before >= 0 ? most_alike(s, at, like) : at;
@@ -63,7 +63,7 @@ static void add_piece(tern_stretch *s, float *out) {
     s->at += (double)s->step * s->speed;
 }
 
-// Forgets what no later piece can begin with.
+// Drops samples before the earliest start of any later piece.
 static void forget(tern_stretch *s) {
     int64_t keep = (int64_t)s->at - s->reach;
     if (s->before >= 0 && s->before < keep) keep = s->before;
@@ -75,7 +75,7 @@ static void forget(tern_stretch *s) {
     if (s->before >= 0) s->before -= keep;
 }
 
-// All pieces that the samples which are there suffice for.
+// Adds all pieces for which there are enough samples.
 static tern_status go_on(tern_stretch *s, size_t *n_out, tern_error *err) {
     while ((int64_t)s->at + s->reach + s->step <= (int64_t)s->n_in &&
            s->before + s->step <= (int64_t)s->n_in) {

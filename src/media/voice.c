@@ -6,10 +6,10 @@
 #include "media/sound.h"
 
 #define HOP        TERN_VOICE_HOP
-#define AVERAGED   16      // hops, half a second: what the mean is taken over
+#define AVERAGED   16      // hops, half a second: window of the mean
 #define MARGIN     8192    // samples kept before and after speech
-#define STANDS_OUT 6.0     // decibels above the quiet of the recording
-#define AUDIBLE    (-60.0) // decibels below the loudest: less is silence everywhere
+#define STANDS_OUT 6.0     // decibels above the recording's background
+#define AUDIBLE    (-60.0) // decibels below the loudest: anything quieter is silence
 
 static double decibels(const float *x, int64_t n) {
     double sum = 0;
@@ -22,8 +22,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// The quiet is what a tenth of the hops is below. Where all hops are about as loud as each other
-// there is nothing to stand out of, and what can be heard counts.
+// The background is the loudness that a tenth of the hops is below. If all hops are about equally
+// loud, no hop can be above it, and every audible hop counts.
 tern_status tern_voice_by_loudness(const float *samples, int64_t n, float **out, size_t *n_hops,
                                    tern_error *err) {
     size_t count = (size_t)((n + HOP - 1) / HOP);
@@ -86,8 +86,8 @@ static tern_status add_cut(const float *samples, int64_t first, int64_t end, int
     return first < end ? add_span(out, first, end, err) : TERN_OK;
 }
 
-// Speech begins and ends where the mean over half a second passes one half. What two margins
-// share is one span.
+// Speech begins and ends where the mean over half a second passes one half. Spans whose margins
+// overlap are merged.
 tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice, size_t n_hops,
                              int64_t n_most, tern_voice_list *out, tern_error *err) {
     int64_t first = -1, end = -1;

@@ -1,12 +1,12 @@
-// Silero VAD (version 5, 16 kHz): how likely a hop of 512 samples is speech, read from its makers'
-// ONNX file.
+// Silero VAD (version 5, 16 kHz): the probability of speech for each hop of 512 samples, with
+// weights from the makers' ONNX file.
 //
 //   s = |STFT of 64 samples before the hop, the hop, and 64 mirrored ones|   129 x 4
 //   s = relu(conv s + b), four times: 128 x 4, 64 x 2, 64 x 1, 128 x 1
 //   h, c = LSTM(s, h, c);  p = sigmoid(w relu(h) + b)
 //
-// The file has the network twice, for 8 and for 16 kHz, each in a branch of an If: of the tensors
-// of one name the one of 16 kHz's shape is taken.
+// The file has the network twice, for 8 and for 16 kHz, each in a branch of an If: among tensors of
+// one name the one with the shape for 16 kHz is taken.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -23,8 +23,8 @@
 
 // ---- The file ----------------------------------------------------------------------------------
 //
-// ONNX is a message of protocol buffers: fields of a number and a kind, of which a model's tensors
-// need two, numbers (0) and bytes (2), which may be messages themselves.
+// ONNX is a protocol buffers message: fields with a number and a kind. A model's tensors need two
+// kinds: numbers (0) and bytes (2), which may be messages themselves.
 
 typedef struct bytes {
     const uint8_t *at;
@@ -32,9 +32,9 @@ typedef struct bytes {
 } bytes;
 
 typedef struct field {
-    uint64_t number, value; // value: of kind 0
+    uint64_t number, value; // value: for kind 0
     unsigned kind;
-    bytes part; // of kind 2
+    bytes part; // for kind 2
 } field;
 
 static bool take_number(bytes *b, uint64_t *out) {
@@ -48,7 +48,7 @@ static bool take_number(bytes *b, uint64_t *out) {
     return false;
 }
 
-// The next field; false: the end, or no message.
+// The next field; false: the end, or an invalid message.
 static bool take_field(bytes *b, field *out) {
     uint64_t key, n = 0;
     if (b->n == 0 || !take_number(b, &key)) return false;
@@ -72,7 +72,7 @@ static bool take_field(bytes *b, field *out) {
 typedef struct weight {
     const char *name;
     uint64_t dims[3];
-    size_t offset; // of its numbers in the net's
+    size_t offset; // of its numbers in the net's array
     bool found;
 } weight;
 
@@ -115,7 +115,7 @@ static const weight wanted[N_WEIGHTS] = {
 typedef struct voice_net {
     weight weights[N_WEIGHTS];
     float *numbers;
-    float before[CONTEXT]; // the last samples of the hop before
+    float before[CONTEXT]; // the last samples of the previous hop
     float h[WIDTH], c[WIDTH];
 } voice_net;
 
@@ -162,11 +162,11 @@ static void take_tensor(voice_net *net, const tensor *t) {
     }
 }
 
-// A graph's tensors and those of its nodes' attributes, whose graphs are looked through, too.
+// Reads a graph's tensors and those in its nodes' attributes, including nested graphs.
 #define DEPTH_MAX 8
 static void read_graph(voice_net *n, bytes graph, int depth);
 
-// Whether the graph itself, not one within it, has the spectrum of 16 kHz.
+// Whether the graph itself, not a nested one, has the STFT for 16 kHz.
 static bool is_of_rate(bytes graph) {
     field node, attribute, f;
     while (take_field(&graph, &node)) {
@@ -182,8 +182,8 @@ static bool is_of_rate(bytes graph) {
     return false;
 }
 
-// Takes the tensors of the graph in which the spectrum of 16 kHz is, this one or one within it:
-// some have the same shape in both networks.
+// Takes the tensors of the graph that has the STFT for 16 kHz, this one or a nested one: some
+// tensors have the same shape in both networks.
 #define DEPTH_MAX 8
 static void read_graph(voice_net *n, bytes graph, int depth) {
     bool mine = is_of_rate(graph);
@@ -231,7 +231,7 @@ static const float *numbers(const voice_net *n, int which) {
     return n->numbers + n->weights[which].offset;
 }
 
-// n: a multiple of 8. Eight sums, which compilers make a vector of.
+// n: a multiple of 8. Eight sums, which compilers vectorize.
 static float dot(const float *a, const float *b, size_t n) {
     float sums[8] = {0}, sum = 0;
     for (size_t i = 0; i < n; i += 8)
@@ -240,7 +240,7 @@ static float dot(const float *a, const float *b, size_t n) {
     return sum;
 }
 
-// y[o][t] of x[c][t], three taps around t * step, nothing beyond the ends; relu.
+// y[o][t] of x[c][t], three taps around t * step, zeros beyond the ends; relu.
 static int convolve(const voice_net *n, int which, int n_in, int n_out, int step, const float *x,
                     int n_x, float *y) {
     const float *w = numbers(n, which), *b = numbers(n, which + 1);

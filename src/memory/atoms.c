@@ -1,5 +1,6 @@
-// Atoms of a text, line by line. What a line begins is judged by its first characters alone, as
-// CommonMark does for the blocks that matter here: headings, fences, lists, tables, paragraphs.
+// Atoms of a text, line by line. The kind of block that a line begins is judged by its first
+// characters alone, as in CommonMark for the blocks that matter here: headings, fences, lists,
+// tables, paragraphs.
 #include "memory/atoms.h"
 #include <string.h>
 #include "base/alloc.h"
@@ -10,9 +11,9 @@ typedef struct cutter {
     const tern_chunking *how;
     tern_atoms *out;
     char fence;       // the character of an open fence, or 0
-    size_t n_fence;   // how often it stands there
-    bool after_empty; // an empty line was before this one
-    size_t line;      // this one's number
+    size_t n_fence;   // its length
+    bool after_empty; // the line before was empty
+    size_t line;      // this line's number
 } cutter;
 
 // ---- Atoms that are too large -------------------------------------------------------------------
@@ -21,11 +22,12 @@ static tern_status count(const cutter *c, size_t begin, size_t end, size_t *n, t
     return c->how->counter.count(c->how->counter.user, c->text + begin, end - begin, n, err);
 }
 
-static bool is_inside(const cutter *c, size_t at) { // a character of several bytes
+static bool is_inside(const cutter *c, size_t at) { // inside a character of several bytes
     return ((unsigned char)c->text[at] & 0xC0) == 0x80;
 }
 
-// A place near the middle: after a blank if there is one, else between characters. `begin`: none.
+// A place near the middle to split at: after a blank if there is one, else between characters.
+// `begin`: none.
 static size_t middle(const cutter *c, size_t begin, size_t end, tern_break *strength) {
     size_t half = begin + (end - begin) / 2;
     *strength = TERN_BREAK_WORD;
@@ -49,7 +51,7 @@ static tern_status push(cutter *c, const tern_atom *a, tern_error *err) {
     return TERN_OK;
 }
 
-// Halves, and halves of halves, until they fit: as deep as the text has doublings.
+// Splits in halves until they fit; the depth is logarithmic.
 static tern_status add(cutter *c, tern_atom a, tern_error *err) {
     tern_break between = TERN_BREAK_WORD;
     if (a.begin == a.end) return TERN_OK;
@@ -66,7 +68,7 @@ static tern_status add(cutter *c, tern_atom a, tern_error *err) {
 
 // ---- Sentences ----------------------------------------------------------------------------------
 
-// Bytes of a sentence's end at `at`, or 0: a mark, quotes and brackets after it.
+// Length of the end of a sentence at `at`, or 0: a mark, and quotes and brackets after it.
 static size_t sentence_end(const char *s, size_t n, size_t at) {
     static const char *const wide[] = {"。", "！", "？", "…"};
     size_t i = at;
@@ -104,7 +106,7 @@ static tern_status add_sentences(cutter *c, size_t begin, size_t end, tern_break
 
 typedef struct text_line {
     size_t begin, end; // end: after its newline
-    size_t first;      // its first character that is no blank; end of its text if all are
+    size_t first;      // its first character that is not a blank; the end of its text if all are
     size_t stop;       // the end of its text
 } text_line;
 
@@ -137,7 +139,7 @@ static bool opens_or_closes_fence(cutter *c, const text_line *l) {
     return true;
 }
 
-// 1 to 6: "## Title", or a line that is underlined with = or -, which then belongs to it.
+// 1 to 6: "## Title", or a line underlined with = or -; the underline then belongs to it.
 static int heading_level(const cutter *c, text_line *l) {
     size_t n = run_of(c, l, '#');
     if (l->first - l->begin > 3 || l->first == l->stop) return 0;
@@ -154,7 +156,7 @@ static int heading_level(const cutter *c, text_line *l) {
     return 0;
 }
 
-// Lines of lists, tables and quotations stand for themselves.
+// Lines of lists, tables and quotations are atoms by themselves.
 static bool stands_alone(const cutter *c, const text_line *l) {
     const char *s = c->text + l->first;
     size_t n = l->stop - l->first, digits = 0;
@@ -164,7 +166,7 @@ static bool stands_alone(const cutter *c, const text_line *l) {
     return digits > 0 && digits + 1 < n && strchr(".)", s[digits]) && s[digits + 1] == ' ';
 }
 
-// The break before a line that is no heading. What follows a heading stays with it.
+// The break before a line that is not a heading. A line after a heading stays with it.
 static tern_break break_before(const cutter *c, const text_line *l, bool is_code) {
     if (c->out->n && c->out->list[c->out->n - 1].level) return TERN_BREAK_WORD;
     if (c->after_empty) return TERN_BREAK_PARAGRAPH;
@@ -199,14 +201,14 @@ tern_status tern_atoms_find(tern_atoms *out, const char *text, size_t n, const t
     for (size_t at = 0; at < n; c.line++) {
         text_line l = line_at(&c, at);
         at = l.end;
-        if (l.first == l.stop) { // belongs to what is before it
+        if (l.first == l.stop) { // belongs to the atom before it
             if (out->n) out->list[out->n - 1].end = l.end;
             c.after_empty = true;
             continue;
         }
         size_t before = out->n;
         TERN_TRY(add_line(&c, &l, err));
-        if (before == 0 && out->n) out->list[0].begin = 0; // empty lines in front
+        if (before == 0 && out->n) out->list[0].begin = 0; // empty lines at the beginning
         c.after_empty = out->n > before && out->list[before].level != 0;
         if (l.end > at) c.line++; // a heading with its underline
         at = l.end;

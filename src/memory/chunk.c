@@ -1,10 +1,10 @@
-// Cutting a text into chunks, where its structure allows it.
+// Cuts a text into chunks, at the breaks of its structure.
 //
-// First the text becomes *atoms* (atoms.c): sentences of prose, lines of code. Each knows how
-// strong the break before it is: a heading, an empty line, a line, a sentence, a word. Then atoms
-// are packed: as many as fit, but a chunk that is a quarter full ends before a heading, and one
-// that is full goes back to the strongest break of its second half. The next chunk repeats the
-// atoms at the end that fit the overlap, unless a heading is between them.
+// First the text becomes *atoms* (atoms.c): sentences of prose, lines of code. Each has the
+// strength of the break before it: a heading, an empty line, a line, a sentence, a word. Then atoms
+// are packed: as many as fit, but a chunk that is a quarter full ends before a heading, and a full
+// one ends at the strongest break in its second half. The next chunk repeats the last atoms that
+// fit the overlap, unless a heading is between them.
 #include <string.h>
 #include "base/alloc.h"
 #include "memory/atoms.h"
@@ -14,11 +14,11 @@ typedef struct packer {
     const tern_chunking *how;
     const tern_atom *atoms;
     size_t n;
-    size_t trail[6], n_trail; // atoms of the headings that hold at this place
+    size_t trail[6], n_trail; // atoms of the headings above this place
     tern_text_chunks *out;
 } packer;
 
-// The end of the chunk that begins with atom `first`, of which the atoms before `own` are repeated.
+// The end of the chunk that begins with atom `first`; the atoms before `own` are repeated.
 static size_t find_end(const packer *p, size_t first, size_t own) {
     size_t most = p->how->max_tokens, sum = 0, end = first;
     while (end < p->n && (end <= own || sum + p->atoms[end].n_tokens <= most)) {
@@ -35,7 +35,7 @@ static size_t find_end(const packer *p, size_t first, size_t own) {
     return best;
 }
 
-// Where the chunk after the break at `own` begins: atoms before it that fit the overlap.
+// Where the chunk after the break at `own` begins: with the atoms before it that fit the overlap.
 static size_t find_overlap(const packer *p, size_t before, size_t own) {
     size_t first = own, sum = 0;
     if (own == p->n || p->atoms[own].strength == TERN_BREAK_HEADING) return own;
@@ -73,7 +73,7 @@ static void add_title(const packer *p, size_t atom) {
     tern_strbuf_append(&p->out->headings, p->text + begin, end - begin);
 }
 
-// Headings up to and including atom i, of which those up to `seen` are known.
+// Updates the trail by the headings from atom `seen` to atom i, inclusive.
 static void follow_headings(packer *p, size_t seen, size_t i) {
     for (; seen <= i && seen < p->n; seen++) {
         if (!p->atoms[seen].level) continue;
@@ -105,7 +105,7 @@ static tern_status pack(packer *p, tern_error *err) {
         size_t first = own ? find_overlap(p, before, own) : 0, end = find_end(p, first, own);
         tern_text_chunk c = {0};
         TERN_TRY(measure(p, first, end, &c, err));
-        // Tokens of the whole may be more than those of its parts: repeat less, then take less.
+        // The whole may have more tokens than its parts: repeat less, then take less.
         while (c.n_tokens > p->how->max_tokens && (first < own || end > own + 1)) {
             if (first < own)
                 first++;

@@ -1,6 +1,6 @@
-// What a memory does with texts and vectors, apart from storing them: redacting secrets, cutting
-// texts into chunks, finding the nearest vectors, and fusing lists of results. Everything is plain
-// computation, so it also runs where SQLite does not. The store: store/store.h.
+// The parts of a memory other than storage: redacting secrets, cutting texts into chunks, finding
+// the nearest vectors, and fusing lists of results. Everything is plain computation, so it also
+// runs where SQLite does not. The store: store/store.h.
 #ifndef TERN_MEMORY_MEMORY_H
 #define TERN_MEMORY_MEMORY_H
 
@@ -17,9 +17,9 @@ typedef struct tern_redactor tern_redactor;
 tern_status tern_redactor_open(tern_redactor **out, bool without_rules, const char *const *patterns,
                                size_t n_patterns, tern_error *err);
 void tern_redactor_close(tern_redactor *r); // NULL is allowed
-// Appends the text to `out` with "[redacted NAME]" in place of what a rule finds; adds the number
-// of these places to *n_found. text is UTF-8. A pattern that takes too long fails, so that nothing
-// slips through.
+// Appends the text to `out` with "[redacted NAME]" in place of each match of a rule; adds the
+// number of these places to *n_found. text is UTF-8. A pattern that takes too long fails, so that
+// nothing slips through.
 tern_status tern_redact(const tern_redactor *r, const char *text, size_t n, tern_strbuf *out,
                         size_t *n_found, tern_error *err);
 
@@ -33,14 +33,14 @@ typedef struct tern_token_counter {
 typedef struct tern_text_chunk {
     size_t begin, end;         // bytes of the text
     size_t n_tokens;           // without the white space around it
-    size_t line;               // where it begins, from 1
+    size_t line;               // line of its beginning, from 1
     size_t heading, n_heading; // bytes of tern_text_chunks.headings
 } tern_text_chunk;
 
 typedef struct tern_text_chunks { // zero-initialise
     tern_text_chunk *list;
     size_t n, capacity;
-    tern_strbuf headings; // "Guide > Install", one after the other
+    tern_strbuf headings; // "Guide > Install", concatenated
 } tern_text_chunks;
 
 typedef struct tern_chunking {
@@ -51,7 +51,7 @@ typedef struct tern_chunking {
 } tern_chunking;
 
 // The chunks cover the text: each begins where the one before it ends, or earlier by the overlap.
-// One has more than max_tokens only if it is one character. A text of white space has none.
+// Only a single character may have more than max_tokens. A text of white space has no chunks.
 tern_status tern_chunk_text(tern_text_chunks *out, const char *text, size_t n,
                             const tern_chunking *how, tern_error *err);
 void tern_text_chunks_free(tern_text_chunks *c);
@@ -79,12 +79,12 @@ void tern_vectors_open(tern_vectors *v, size_t n_dims); // empty
 size_t tern_vectors_row_bytes(size_t n_dims);
 // row: tern_vectors_row_bytes; vector: [n_dims].
 void tern_vectors_encode(uint8_t *row, const float *vector, size_t n_dims);
-// id is greater than those before it.
+// id must be greater than all ids before it.
 tern_status tern_vectors_add(tern_vectors *v, int64_t id, const uint8_t *row, tern_error *err);
 void tern_vectors_clear(tern_vectors *v);
 void tern_vectors_free(tern_vectors *v);
-// The k rows with the greatest product with the query, best first, equal ones by id; *n gets how
-// many there are. ids that `allowed` (rising, [n_allowed]) lacks are not considered; NULL: all are.
+// The k rows with the greatest product with the query, best first, equal ones by id; *n gets their
+// number. Only ids in `allowed` (rising, [n_allowed]) are considered; NULL: all.
 tern_status tern_vectors_search(const tern_vectors *v, const tern_team *team, const float *query,
                                 const int64_t *allowed, size_t n_allowed, size_t k, tern_match *out,
                                 size_t *n, tern_error *err);
@@ -98,7 +98,7 @@ typedef struct tern_fused {
     int32_t ranks[2]; // in the lists, from 1; 0: not there
 } tern_fused;
 
-// Reciprocal rank fusion: a and b are ids, best first. out: room for n_a + n_b. The best first,
+// Reciprocal rank fusion: a and b are ids, best first. out: room for n_a + n_b. Sorted best first,
 // equal ones by id.
 void tern_fuse(tern_fused *out, size_t *n, const int64_t *a, size_t n_a, const int64_t *b,
                size_t n_b);

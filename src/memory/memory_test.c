@@ -20,15 +20,15 @@ static void check_redacted(const tern_redactor *r, const char *text, const char 
     tern_strbuf_free(&out);
 }
 
-// Seen to fail: without Luhn's check, with \K left out, and with a place that a check refused
-// skipped whole.
+// Seen to fail: without Luhn's check, with \K left out, and if a place that a check refused is
+// skipped as a whole.
 TEST(memory_redacts_what_looks_like_a_secret) {
     static const char *const secrets[][2] = {
         {"mail bob@example.com now", "mail [redacted email] now"},
         {"a.b+c@mail.example.co.uk", "[redacted email]"},
         {"pay 4111 1111 1111 1111.", "pay [redacted card]."},
         {"4111-1111-1111-1111", "[redacted card]"},
-        {"5555 4111 1111 1111 1111", "5555 [redacted card]"}, // the first four groups are none
+        {"5555 4111 1111 1111 1111", "5555 [redacted card]"}, // not the first four groups
         {"378282246310005", "[redacted card]"},               // 15 digits
         {"IBAN DE89 3704 0044 0532 0130 00", "IBAN [redacted iban]"},
         {"GB82WEST12345698765432", "[redacted iban]"},
@@ -70,7 +70,7 @@ TEST(memory_redacts_what_looks_like_a_secret) {
 }
 
 TEST(memory_redacts_by_patterns_of_the_caller) {
-    const char *patterns[] = {"Project [A-Z]\\w+", "x*"}; // the second one matches nothing, too
+    const char *patterns[] = {"Project [A-Z]\\w+", "x*"}; // the second also matches ""
     tern_redactor *r;
     tern_error err = {0};
     REQUIRE_OK(tern_redactor_open(&r, true, patterns, 2, &err), err);
@@ -80,7 +80,7 @@ TEST(memory_redacts_by_patterns_of_the_caller) {
     patterns[0] = "(";
     CHECK(tern_redactor_open(&r, true, patterns, 1, &err) == TERN_ERR_ARGUMENT && !r);
     CHECK(strstr(err.message, "wrong at byte 2"));
-    patterns[0] = "(a+)+$"; // takes exponential time: the text is refused, and nothing gets through
+    patterns[0] = "(a+)+$"; // takes exponential time: the text is refused, and nothing passes
     REQUIRE_OK(tern_redactor_open(&r, true, patterns, 1, &err), err);
     tern_strbuf out = {0};
     size_t n = 0;
@@ -93,7 +93,7 @@ TEST(memory_redacts_by_patterns_of_the_caller) {
 
 // ---- Chunks -------------------------------------------------------------------------------------
 
-// Words and marks are tokens, as of a model whose tokens do not join across them.
+// Words and marks are tokens, as in a model whose tokens never span two of them.
 static tern_status count_words(void *user, const char *text, size_t n, size_t *n_tokens,
                                tern_error *err) {
     (void)user, (void)err;
@@ -125,7 +125,7 @@ static bool heading_is(const tern_text_chunks *c, size_t i, const char *want) {
            memcmp(tern_strbuf_text(&c->headings) + c->list[i].heading, want, strlen(want)) == 0;
 }
 
-// Seen to fail: with breaks all alike, with headings that do not end a chunk, with a heading's text
+// Seen to fail: with all breaks alike, with headings that do not end a chunk, with a heading's text
 // cut from it, and with the trail of headings never cut back.
 TEST(memory_chunks_follow_the_structure) {
     static const char text[] = "# Guide\n\nOne two three four. Five six seven.\n\n"
@@ -145,8 +145,8 @@ TEST(memory_chunks_follow_the_structure) {
     CHECK(c.list[3].line == 17);
     tern_text_chunks_free(&c);
 
-    // A paragraph that is too long is cut at a sentence, the next begins with what fits the
-    // overlap.
+    // A paragraph that is too long is cut at a sentence, the next begins with the atoms that fit
+    // the overlap.
     static const char prose[] = "Aa bb cc dd. Ee ff gg hh. Ii jj kk ll.\nMm nn oo pp. Qq rr ss tt.";
     c = cut(prose, strlen(prose), TERN_MEMORY_TEXT, 10, 4);
     REQUIRE(c.n == 4);
@@ -171,8 +171,8 @@ TEST(memory_chunks_follow_the_structure) {
 }
 
 // Texts of pieces that look like structure, in any order: the chunks cover the text, none is too
-// large, and what a chunk repeats is within the overlap. Seen to fail with the overlap's tokens not
-// counted, and with the part of a word that was halved lost.
+// large, and the repeated part is within the overlap. Seen to fail with the overlap's tokens not
+// counted, and with a part of a halved word lost.
 TEST(memory_chunks_cover_any_text) {
     static const char *const pieces[] = {
         "word ", "# ",       "## A\n",      "\n",     "\n\n",
@@ -212,9 +212,9 @@ static float noise(uint32_t *seed) {
     return (float)(*seed >> 8) * 0x1p-23f - 1;
 }
 
-// Against all products of the decoded rows, for widths that are no multiple of 32, for more results
-// than there are rows, with and without a list of what is allowed, on one thread and three. Seen to
-// fail: with the worst of the heap kept, with the last run left out.
+// Against all products of the decoded rows, for widths that are not multiples of 32, for more
+// results than rows, with and without a list of allowed ids, on one thread and three. Seen to fail:
+// with the worst of the heap kept, with the last run left out.
 TEST(memory_finds_the_nearest_vectors) {
     static const size_t widths[] = {1, 31, 48, 384};
     uint32_t seed = 5;
@@ -229,7 +229,7 @@ TEST(memory_finds_the_nearest_vectors) {
         for (size_t i = 0; i < 100; i++) allowed[i] = (int64_t)(3 * (7 * i + i % 5)) + 1;
         for (size_t i = 0; i < n; i++) {
             for (size_t k = 0; k < width; k++) x[k] = noise(&seed);
-            if (i % 50 == 1) memset(x, 0, width * sizeof *x); // equal scores go by id
+            if (i % 50 == 1) memset(x, 0, width * sizeof *x); // equal scores are sorted by id
             tern_vectors_encode(row, x, width);
             REQUIRE_OK(tern_vectors_add(&v, (int64_t)(3 * i + 1), row, &err), err);
         }
@@ -270,7 +270,7 @@ TEST(memory_finds_the_nearest_vectors) {
 
 // ---- Fusion -------------------------------------------------------------------------------------
 
-// Seen to fail: with ranks from 0, and with an id of both lists there twice.
+// Seen to fail: with ranks from 0, and with an id of both lists in the result twice.
 TEST(memory_fuses_two_lists_by_ranks) {
     const int64_t a[] = {5, 9, 2}, b[] = {9, 7};
     tern_fused out[5];

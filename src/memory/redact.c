@@ -1,4 +1,4 @@
-// Blacking out secrets: a list of expressions, one after the other over the whole text.
+// Blacks out secrets: each expression of a list in turn, over the whole text.
 #include <string.h>
 #include "base/alloc.h"
 #include "memory/memory.h"
@@ -13,7 +13,7 @@
 // ---- Checks of what was found -------------------------------------------------------------------
 
 // Luhn: every second digit from the right doubled, the sum of all digits ends in 0. One number of
-// ten passes by chance; rows of one digit and the like are no cards.
+// ten passes by chance; rows of one digit and the like are not cards.
 static bool is_card_number(const char *s, size_t n) {
     int sum = 0, n_digits = 0;
     for (size_t i = n; i-- > 0;) {
@@ -63,7 +63,7 @@ const char *tern_memory_rule(size_t i, const char **pattern) {
 // ---- Redactors ----------------------------------------------------------------------------------
 
 typedef struct expression {
-    const struct rule *rule; // NULL: a pattern of the caller's
+    const struct rule *rule; // NULL: a pattern from the caller
     pcre2_code *code;
 } expression;
 
@@ -181,7 +181,7 @@ static tern_status apply(const tern_redactor *r, const expression *e, const char
             copied = end;
             ++*n_found;
         }
-        // What a check refused may hide a match that begins later.
+        // A match that a check refused may hide one that begins later.
         at = counts ? end : next_character(text, n, begin > at ? begin : at);
     }
     tern_strbuf_append(out, text + copied, n - copied);

@@ -1,20 +1,21 @@
-// Nearest vectors by reading all of them: 100,000 of 384 numbers are 41 MB in 8 bits, which two
-// cores read in a few milliseconds. The kernel is the one that multiplies matrices in Q8_0.
+// Nearest vectors by reading all of them: 100,000 with 384 numbers are 41 MB in 8 bits, which two
+// cores read in a few milliseconds. The kernel is that of Q8_0 matrices.
 //
 // Threads take runs of rows; each keeps its own k best in a heap whose root is the worst of them,
-// and the heaps are merged at the end. So the answer does not depend on who took which run.
+// and the heaps are merged at the end. So the result does not depend on which thread took which
+// run.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "memory/memory.h"
 
-#define RUN 256 // rows whose products are computed before they are looked at
+#define RUN 256 // rows computed before their products are looked at
 
 static size_t padded(size_t n_dims) { return (n_dims + 31) / 32 * 32; }
 
 void tern_vectors_open(tern_vectors *v, size_t n_dims) {
     *v = (tern_vectors){.n_dims = n_dims, .row_bytes = tern_vectors_row_bytes(n_dims)};
-    tern_cpu_kernels_select(NULL, &v->kernels); // asks the processor, which may take long
+    tern_cpu_kernels_select(NULL, &v->kernels); // queries the processor, which may be slow
 }
 
 size_t tern_vectors_row_bytes(size_t n_dims) { return padded(n_dims) / 32 * 34; }
@@ -70,10 +71,10 @@ typedef struct best {
 
 static void offer(best *b, tern_match m) {
     size_t i;
-    if (b->n < b->k) { // goes up from the end
+    if (b->n < b->k) { // moves up from the end
         for (i = b->n++; i > 0 && better(b->heap[(i - 1) / 2], m); i = (i - 1) / 2)
             b->heap[i] = b->heap[(i - 1) / 2];
-    } else { // goes down from the root
+    } else { // moves down from the root
         if (!better(m, b->heap[0])) return;
         for (i = 0; 2 * i + 1 < b->n;) {
             size_t child = 2 * i + 1;

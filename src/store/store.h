@@ -1,10 +1,10 @@
-// The store of tern_memory.h: texts, vectors and a full-text index in one SQLite file. All of its
-// functions are in include/tern_memory.h; this header is shared by its files. Without SQLite,
-// store_none.c replaces all of them (Makefile).
+// The store of tern_memory.h: texts, vectors and a full-text index in one SQLite file. Its
+// functions are declared in include/tern_memory.h; this header is shared by its files. Without
+// SQLite, store_none.c replaces all of them (Makefile).
 //
-// Tables (store_open.c): record, what was added; chunk, its pieces with their texts; code and
-// vector, a chunk's vector in 8 bits and as floats, separate so that reading all codes reads
-// nothing else; words, the index over chunk; meta, facts about the store's model.
+// Tables (store_open.c): record: the added items; chunk: their pieces with the texts; code and
+// vector: a chunk's vector in 8 bits and as floats, separate so that reading all codes reads
+// nothing else; words: the index over chunk; meta: facts about the store's model.
 #ifndef TERN_STORE_STORE_H
 #define TERN_STORE_STORE_H
 
@@ -17,15 +17,15 @@ struct tern_memory_store {
     sqlite3 *db;
     char *path; // of the file
     double wait_seconds;
-    bool has_pairs; // in its index; older files have not
+    bool has_pairs; // in its index; older files lack them
     tern_model *model;
     const tern_model *counter;
     tern_embedding_info embedding;
-    const char *query_prompt, *document_prompt; // names of the model's, or NULL
+    const char *query_prompt, *document_prompt; // names of the model's prompts, or NULL
     float *probe;                               // the model's vector of the fixed sentence
     tern_team *team;
-    // The store's own vectors: their model as it was last read, and their codes as they were when
-    // `n_deleted` records and chunks had been deleted. Ids only grow, so what is new is appended.
+    // The store's vectors: their model as last read, and their codes as of `n_deleted` deleted
+    // records and chunks. Ids only grow, so new codes are appended.
     int32_t n_dims; // 0: none yet
     char *model_name, *model_path;
     tern_vectors vectors;
@@ -34,44 +34,44 @@ struct tern_memory_store {
 
 // ---- Words without blanks (store_pairs.c) -------------------------------------------------------
 
-// Bytes of the first character, and whether it belongs to a script that has no blanks.
+// Bytes of the first character, and whether it belongs to a script without blanks.
 size_t tern_pair_at(const char *text, size_t n, bool *is_pair);
-// A text as the index has it: pairs of such characters stand for themselves.
+// Writes a text for the index: each pair of such characters becomes a word.
 void tern_pairs_put(tern_strbuf *out, const char *text, size_t n);
-// A statement whose second and third values are a heading and a text of the index.
+// Runs a statement with the index's heading and text as its second and third values.
 tern_status tern_store_do_words(tern_memory_store *s, sqlite3_stmt *st, tern_str heading,
                                 tern_str text, tern_error *err);
 
-// The end of a call that calls back: a store that was closed there is closed now.
+// Ends a call with callbacks: a store that a callback closed is closed now.
 void tern_store_leave(tern_memory_store *s);
 
 // ---- SQL (store_sql.c) --------------------------------------------------------------------------
 
-// Fills err with what SQLite says: the file, and the reason in words.
+// Fills err with SQLite's error: the file, and the reason in words.
 tern_status tern_store_fail(const tern_memory_store *s, tern_error *err);
 tern_status tern_store_run(tern_memory_store *s, const char *sql, tern_error *err);
-// Ends with sqlite3_finalize.
+// Prepares a statement; end it with sqlite3_finalize.
 tern_status tern_store_prepare(tern_memory_store *s, sqlite3_stmt **out, const char *sql,
                                tern_error *err);
 tern_status tern_store_step(tern_memory_store *s, sqlite3_stmt *st, bool *has_row, tern_error *err);
-// A statement that gives no row: steps once, and can be bound again.
+// Runs a statement that gives no row; it can be bound again.
 tern_status tern_store_do(tern_memory_store *s, sqlite3_stmt *st, tern_error *err);
 // The first column of the first row; `otherwise` if there is none. id < 0: nothing is bound.
 tern_status tern_store_int(tern_memory_store *s, const char *sql, int64_t id, int64_t otherwise,
                            int64_t *out, tern_error *err);
-// begin: "BEGIN" to read one state of the store, "BEGIN IMMEDIATE" to write. end makes of `status`
-// what committing gives, or rolls back.
+// begin: "BEGIN" to read one state of the store, "BEGIN IMMEDIATE" to write. end commits if
+// `status` is TERN_OK and returns the result, else rolls back.
 tern_status tern_store_begin(tern_memory_store *s, const char *begin, tern_error *err);
 tern_status tern_store_end(tern_memory_store *s, tern_status status, tern_error *err);
 tern_str tern_store_text(sqlite3_stmt *st, int column); // lives until the next step
 
 // ---- The model (store_model.c) ------------------------------------------------------------------
 
-// Computes what s->model, if there is one, makes of the fixed sentence.
+// Computes the fixed sentence's vector by s->model, if there is one.
 tern_status tern_store_take_model(tern_memory_store *s, tern_error *err);
-// Reads what the store says of its model, and refuses one that is not that. In a transaction.
+// Reads which model the store belongs to, and refuses s->model if it is another. In a transaction.
 tern_status tern_store_know_model(tern_memory_store *s, tern_error *err);
-// The first vectors are going to be written: puts down whose they are. In a transaction.
+// Records the model, before the first vectors are written. In a transaction.
 tern_status tern_store_put_model(tern_memory_store *s, tern_error *err);
 tern_status tern_store_count_tokens(void *user, const char *text, size_t n, size_t *n_tokens,
                                     tern_error *err); // user: the store
@@ -90,12 +90,12 @@ tern_status tern_store_allowed(tern_memory_store *s, const tern_memory_filter *f
 
 // ---- Adding (store_item.c, store_add.c) ---------------------------------------------------------
 
-// An item as it is going to be stored.
+// An item ready to be stored.
 typedef struct tern_store_item {
     tern_strbuf text, source, metadata; // redacted
     bool has_source;
     int64_t created;
-    uint64_t digest; // of all that decides what is stored
+    uint64_t digest; // of everything that determines what is stored
     tern_text_chunks chunks;
     float *vectors; // [chunks, n_dims], or NULL
     size_t n_redacted;
@@ -119,7 +119,7 @@ tern_status tern_store_check_params(const tern_memory_add_params *p, tern_error 
 
 // ---- Records (store_list.c) ---------------------------------------------------------------------
 
-// Deletes a record with all that was made of it. In a transaction that writes.
+// Deletes a record with its chunks and vectors. In a transaction that writes.
 tern_status tern_store_delete(tern_memory_store *s, int64_t id, tern_error *err);
 // All records that fit, by id. In a transaction.
 tern_status tern_store_each(tern_memory_store *s, const tern_memory_filter *filters, size_t n,

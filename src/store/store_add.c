@@ -28,7 +28,7 @@ static tern_status put_record(tern_memory_store *s, const tern_store_item *item,
 typedef struct chunk_writer {
     tern_memory_store *s;
     sqlite3_stmt *chunk, *words, *code, *vector;
-    uint8_t *row; // a code
+    uint8_t *row; // one code
 } chunk_writer;
 
 static tern_status put_vector(chunk_writer *w, const float *vector, int64_t id, tern_error *err) {

@@ -132,7 +132,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Both sides are sorted by record: one walk through the index of chunks.
+// Both sides are sorted by record, so one pass over the index of chunks suffices.
 static tern_status find_chunks(tern_memory_store *s, const id_list *records, id_list *out,
                                tern_error *err) {
     sqlite3_stmt *st = NULL;
@@ -156,7 +156,7 @@ tern_status tern_store_allowed(tern_memory_store *s, const tern_memory_filter *f
     id_list records = {0}, chunks = {0};
     tern_status status = find_records(s, filters, n, &records, err);
     if (status == TERN_OK) status = find_chunks(s, &records, &chunks, err);
-    if (status == TERN_OK && !chunks.ids) { // none: not the same as no list
+    if (status == TERN_OK && !chunks.ids) { // an empty list is not the same as no list
         chunks.ids = tern_alloc(TERN_MEM_MISC, sizeof *chunks.ids);
         if (!chunks.ids) status = tern_fail_memory(err, sizeof *chunks.ids);
     }

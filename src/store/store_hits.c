@@ -1,4 +1,4 @@
-// What is read of the best chunks, and which of them a budget of tokens has room for.
+// Reads the best chunks, and chooses those that fit a budget of tokens.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -45,7 +45,7 @@ static const char *keep(tern_strbuf *to, tern_str bytes) {
     return tern_strbuf_text(to);
 }
 
-// Of a row of the statement below, the hit number n.
+// Reads hit number n from a row of the statement below.
 static tern_status read_hit(tern_recall *r, sqlite3_stmt *st, const tern_fused *f, size_t n,
                             tern_error *err) {
     tern_strbuf *texts = &r->hits->texts[4 * n];
@@ -95,7 +95,7 @@ tern_status tern_recall_take(tern_recall *r, size_t i, tern_error *err) {
 
 static tern_status read_hits(tern_recall *r, sqlite3_stmt *st, tern_error *err) {
     bool has_row;
-    size_t n = 0; // read, and not left out for the budget
+    size_t n = 0; // read, and within the budget
     for (size_t i = 0; i < r->n_fused && n < r->hits->n_read; i++) {
         sqlite3_bind_int64(st, 1, r->fused[i].id);
         TERN_TRY(tern_store_step(r->s, st, &has_row, err));

@@ -1,5 +1,5 @@
-// What is stored of an item: checked, redacted, cut into chunks, and with vectors. Nothing of the
-// store is touched yet, so that no other process waits for a model.
+// Prepares an item for the store: checks it, redacts it, cuts it into chunks, computes vectors. The
+// store is not touched yet, so that no other process waits for a model.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -21,7 +21,7 @@ static tern_status check_text(const char *text, size_t n, const char *what, tern
     return TERN_OK;
 }
 
-typedef struct keeper { // what a caller's function keeps
+typedef struct keeper { // collects the output of the caller's function
     tern_strbuf *out;
 } keeper;
 
@@ -31,7 +31,7 @@ static bool keep_piece(void *user, const char *text, size_t n) {
     return !k->out->failed;
 }
 
-// By the rules, then by the caller's function.
+// Redacts by the rules, then by the caller's function.
 static tern_status redact(const tern_memory_add_params *p, const tern_redactor *r, const char *text,
                           size_t n, tern_store_item *item, tern_strbuf *out, tern_error *err) {
     tern_strbuf ruled = {0};
@@ -79,7 +79,7 @@ static tern_status put_members(metadata_writer *m, const tern_json *parent, tern
     return TERN_OK;
 }
 
-// Numbers may be secrets, too: what a rule changes becomes a text.
+// Numbers may be secrets, too: a number that a rule changes becomes a text.
 static tern_status put_scalar(metadata_writer *m, const char *key, const tern_json *value,
                               tern_error *err) {
     tern_strbuf before = {0}, after = {0};
@@ -152,8 +152,8 @@ static tern_memory_format format_of(const tern_memory_item *item) {
     return ends_with(item->source, code) ? TERN_MEMORY_CODE : TERN_MEMORY_TEXT;
 }
 
-// A chunk is embedded with its headings, which take tokens, too: hence three quarters of what the
-// model takes.
+// A chunk is embedded with its headings, which take tokens, too: hence three quarters of the
+// model's limit.
 static tern_status cut(tern_memory_store *s, tern_store_item *out, const tern_memory_item *item,
                        const tern_memory_add_params *p, tern_error *err) {
     size_t most = p->chunk_tokens ? (size_t)p->chunk_tokens : 256;
@@ -170,7 +170,7 @@ static tern_status cut(tern_memory_store *s, tern_store_item *out, const tern_me
     return tern_chunk_text(&out->chunks, tern_strbuf_text(&out->text), out->text.len, &how, err);
 }
 
-// Texts to embed, one after the other: a chunk under its headings.
+// Appends a text to embed: a chunk under its headings.
 static void put_chunk(const tern_store_item *item, size_t i, tern_strbuf *to) {
     const tern_text_chunk *c = &item->chunks.list[i];
     size_t begin = c->begin, end = c->end;
@@ -213,7 +213,7 @@ static tern_status embed(tern_memory_store *s, tern_store_item *item,
 static void compute_digest(tern_memory_store *s, tern_store_item *item) {
     uint64_t h = tern_hash64(0, tern_strbuf_text(&item->text), item->text.len);
     h = tern_hash64(h, tern_strbuf_text(&item->metadata), item->metadata.len);
-    for (size_t i = 0; i < item->chunks.n; i++) { // the same where a size_t has 4 bytes
+    for (size_t i = 0; i < item->chunks.n; i++) { // the same if size_t has 4 bytes
         const uint64_t ends[] = {item->chunks.list[i].begin, item->chunks.list[i].end};
         h = tern_hash64(h, ends, sizeof ends);
     }

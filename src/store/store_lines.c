@@ -47,7 +47,7 @@ tern_status tern_memory_export(tern_memory_store *store, const tern_memory_filte
 
 // ---- Import -------------------------------------------------------------------------------------
 
-#define BATCH 64 // records of a transaction
+#define BATCH 64 // records per transaction
 
 typedef struct importer {
     tern_memory_store *s;
@@ -86,7 +86,7 @@ static tern_status add_item(importer *m, const tern_memory_item *item, tern_erro
     return m->n_batch == BATCH ? write_batch(m, err) : TERN_OK;
 }
 
-// A member that is a text, or none; *text is the caller's to free.
+// A member that is a text or missing; the caller frees *text.
 static tern_status take_text(const tern_json_doc *doc, const char *name, char **text,
                              tern_error *err) {
     const tern_json *value = tern_json_get(doc, tern_json_root(doc), name);

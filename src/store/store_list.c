@@ -1,10 +1,10 @@
-// Looking at records, and forgetting them.
+// Lists records, and forgets them.
 #include "base/alloc.h"
 #include "store/store.h"
 
 // ---- Records ------------------------------------------------------------------------------------
 
-// The text of a record: its chunks, each without what it repeats of the one before it.
+// The text of a record: its chunks, each without the part repeated from the one before it.
 static tern_status read_text(tern_memory_store *s, int64_t id, tern_strbuf *out, tern_error *err) {
     sqlite3_stmt *st = NULL;
     bool more = true;
@@ -133,7 +133,7 @@ tern_status tern_memory_show(tern_memory_store *store, int64_t id, tern_memory_r
 
 // ---- Forgetting ---------------------------------------------------------------------------------
 
-// The index is told what the texts were.
+// Deletes from the index, which needs the old texts.
 static tern_status delete_words(tern_memory_store *s, int64_t record, tern_error *err) {
     sqlite3_stmt *chunks = NULL, *words = NULL;
     bool more = true;
@@ -161,9 +161,9 @@ tern_status tern_store_delete(tern_memory_store *s, int64_t id, tern_error *err)
         "DELETE FROM vector WHERE id IN (SELECT id FROM chunk WHERE record = ?)",
         "DELETE FROM chunk WHERE record = ?",
         "UPDATE meta SET value = value + 1 WHERE key = 'deleted' AND ? > 0",
-        "DELETE FROM record WHERE id = ?", // the last: its changes are looked at
+        "DELETE FROM record WHERE id = ?", // last: its number of changes is checked
     };
-    TERN_TRY(delete_words(s, id, err)); // first, while chunk has them
+    TERN_TRY(delete_words(s, id, err)); // first, while chunk has the texts
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         sqlite3_stmt *st = NULL;
         TERN_TRY(tern_store_prepare(s, &st, steps[i], err));
@@ -216,8 +216,8 @@ tern_status tern_memory_forget_where(tern_memory_store *store, const tern_memory
     return status;
 }
 
-// The index keeps deleted words until it is put together again, the file its empty pages, and the
-// log the old ones.
+// The index keeps deleted words until it is optimized, the file keeps empty pages, and the log old
+// pages.
 tern_status tern_memory_compact(tern_memory_store *store, tern_error *err) {
     tern_clear(err);
     TERN_NEED(store);

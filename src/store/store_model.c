@@ -1,6 +1,6 @@
-// The model that makes a store's vectors. It is known by what it does: the vector that it gave of
-// one fixed sentence is in the store, and a model whose vector differs is refused, whatever its
-// name. The same weights in another number format come out as the same model.
+// The model that makes a store's vectors. It is recognized by its result: the store has its vector
+// of one fixed sentence, and a model whose vector differs is refused, whatever its name. The same
+// weights in another number format count as the same model.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -9,11 +9,11 @@
 static const char sentence[] =
     "The harbour master's lantern swung over seventeen barrels of salted herring.";
 
-// Cosines of the sentence's vectors: of one model's weights as F32 and in 4 bits above 0.98 as a
-// rule, of two models near 0.
+// Cosine of two vectors of the sentence: usually above 0.98 for a model in F32 and in 4 bits, near
+// 0 for two models.
 #define SAME_MODEL 0.97
 
-// The first of these names that the model's prompts have.
+// The first of these names that is one of the model's prompts.
 static const char *find_prompt(const tern_embedding_info *info, const char *const *names) {
     for (; *names; names++)
         for (size_t i = 0; i < info->n_prompts; i++)
@@ -29,7 +29,7 @@ tern_status tern_store_take_model(tern_memory_store *s, tern_error *err) {
     tern_embedding_get_info(s->model, &s->embedding);
     s->query_prompt = find_prompt(&s->embedding, queries);
     s->document_prompt = find_prompt(&s->embedding, documents);
-    size_t n = s->embedding.n_dims > 0 ? (size_t)s->embedding.n_dims : 1; // tern_embed says why not
+    size_t n = s->embedding.n_dims > 0 ? (size_t)s->embedding.n_dims : 1; // tern_embed reports why
     s->probe = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->probe);
     if (!s->probe) return tern_fail_memory(err, n * sizeof *s->probe);
     const tern_embed_text text = {.text = sentence, .n_bytes = sizeof sentence - 1};

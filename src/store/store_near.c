@@ -1,5 +1,5 @@
-// The nearest vectors: all codes are kept in memory and brought up to date when a recall begins; of
-// the best ones by their codes, the cosine is computed again from the floats.
+// The nearest vectors: all codes are kept in memory and updated when a recall begins; for the best
+// ones by code, the cosine is computed again from the floats.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ typedef struct rescorer {
     size_t n_dims;
 } rescorer;
 
-// SQLite's bytes may lie anywhere.
+// SQLite's bytes may be unaligned.
 static tern_status cosine(const rescorer *x, tern_str bytes, float *out, tern_error *err) {
     if (bytes.len != x->n_dims * sizeof(float))
         return tern_fail(err, TERN_ERR_FORMAT, "%s: damaged: a vector of %zu bytes", x->r->s->path,
@@ -83,7 +83,7 @@ static tern_status rescore(const rescorer *x, tern_match *list, size_t n, tern_e
     return status;
 }
 
-// All floats, for measuring how much the codes lose.
+// Searches all floats, for measuring the loss by the codes.
 static tern_status read_all(const rescorer *x, tern_error *err) {
     sqlite3_stmt *st = NULL;
     bool more = true;
@@ -97,7 +97,7 @@ static tern_status read_all(const rescorer *x, tern_error *err) {
         status = cosine(x, tern_store_text(st, 1), &m.score, err);
         r->near[r->n_near++] = m;
         if (r->n_near < 2 * r->k) continue;
-        qsort(r->near, r->n_near, sizeof m, best_first); // the worse half goes
+        qsort(r->near, r->n_near, sizeof m, best_first); // drops the worse half
         r->n_near = r->k;
     }
     sqlite3_finalize(st);

@@ -1,5 +1,5 @@
-// What tern_memory.h is where the library is built without SQLite, as in WebAssembly. Rules of
-// redaction, chunks, vectors and fusion are there all the same (src/memory).
+// Replaces the functions of tern_memory.h if the library is built without SQLite, as for
+// WebAssembly. Redaction, chunks, vectors and fusion (src/memory) do not need it.
 #include "base/status.h"
 #include "tern_memory.h"
 

@@ -1,4 +1,4 @@
-// Opening and closing a store, its tables, and what is in it in all.
+// Opens and closes a store; its tables, and totals.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_file.h"
@@ -9,13 +9,13 @@
 #define NAME           "memory.sqlite"
 #define APPLICATION_ID 0x7465726E // "tern", in SQLite's header
 #define VERSION        2
-#define WITHOUT_PAIRS  1 // the version before: its index has no pairs of characters
+#define WITHOUT_PAIRS  1 // the previous version: its index has no pairs of characters
 #define TEXT_(x)       #x
 #define TEXT(x)        TEXT_(x)
 
-// Ids are never given twice (AUTOINCREMENT), so what a reader has seen stays what it was. The index
-// has no texts of its own, but those of chunk. There are no triggers: SQLite would run those of a
-// stranger's file.
+// Ids are never reused (AUTOINCREMENT), so an id that a reader has seen stays valid or is gone. The
+// index uses the texts in chunk. There are no triggers: SQLite would run those of an untrusted
+// file.
 static const char tables[] =
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "INSERT INTO meta VALUES('deleted', 0);"
@@ -40,7 +40,8 @@ static tern_status find_path(tern_memory_store *s, const char *folder, bool must
     if (!s->path) return tern_fail_memory(err, strlen(folder));
     if (!must_exist) {
         TERN_TRY(tern_folder_make_private(folder, err));
-        // Before SQLite makes it for everybody: its other files have the permissions of this one.
+        // Created before SQLite would create it readable for all: its other files get the
+        // permissions of this one.
         int fd = tern_file_create_private(s->path);
         if (fd >= 0) tern_fd_close(fd);
         return TERN_OK;
@@ -50,7 +51,7 @@ static tern_status find_path(tern_memory_store *s, const char *folder, bool must
     return TERN_OK;
 }
 
-// Changing to a log needs the file for itself for a moment, which SQLite does not wait for.
+// Switching to the log needs exclusive access for a moment, for which SQLite does not wait.
 static tern_status use_log(tern_memory_store *s, tern_error *err) {
     double end = tern_seconds() + s->wait_seconds;
     for (;;) {
@@ -66,7 +67,7 @@ static tern_status open_file(tern_memory_store *s, tern_error *err) {
     if (sqlite3_open_v2(s->path, &s->db, flags, NULL) != SQLITE_OK) return tern_store_fail(s, err);
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_timeout(s->db, (int)(s->wait_seconds * 1000));
-    // The file may come from a stranger: nothing that it says is run.
+    // The file may be untrusted: no code in it is run.
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)NULL);
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, (int *)NULL);
     TERN_TRY(tern_store_run(s,
@@ -74,7 +75,7 @@ static tern_status open_file(tern_memory_store *s, tern_error *err) {
                             "PRAGMA secure_delete = ON; PRAGMA cache_size = -16384",
                             err));
     TERN_TRY(use_log(s, err));
-    return tern_store_run(s, "PRAGMA synchronous = FULL", err); // on the disk, not on its way
+    return tern_store_run(s, "PRAGMA synchronous = FULL", err); // on the disk at each commit
 }
 
 static tern_status look_at_tables(tern_memory_store *s, bool *are_there, tern_error *err) {
@@ -94,11 +95,11 @@ static tern_status look_at_tables(tern_memory_store *s, bool *are_there, tern_er
 
 static tern_status make_tables(tern_memory_store *s, tern_error *err) {
     bool are_there;
-    TERN_TRY(tern_store_begin(s, "BEGIN", err)); // all three numbers are of one moment
+    TERN_TRY(tern_store_begin(s, "BEGIN", err)); // all three numbers from one moment
     tern_status status = tern_store_end(s, look_at_tables(s, &are_there, err), err);
     if (status != TERN_OK || are_there) return status;
     TERN_TRY(tern_store_begin(s, "BEGIN IMMEDIATE", err));
-    status = look_at_tables(s, &are_there, err); // another process may have been faster
+    status = look_at_tables(s, &are_there, err); // another process may have created them
     if (status == TERN_OK && !are_there) status = tern_store_run(s, tables, err);
     return tern_store_end(s, status, err);
 }

@@ -1,5 +1,5 @@
-// Words of scripts that have no blanks between them: Chinese, Japanese, Korean, Thai and their
-// neighbours. The index has pairs of characters in their place, and so has a query: "设备清单" is
+// Words in scripts without blanks: Chinese, Japanese, Korean, Thai and related ones. The index has
+// pairs of characters in their place, and so has a query: "设备清单" is
 // 设备 备清 清单, and 单, so that each character begins one.
 #include "base/utf8.h"
 #include "store/store.h"

@@ -1,11 +1,11 @@
-// A reranker's order of what was found: it reads the question with each passage, which tells more
-// than their vectors do, and takes longer, so that only the best are worth it.
+// Orders the hits by a reranker: it reads the question with each passage, which is more accurate
+// than vectors and slower, so it reads only the best.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "store/store_recall.h"
 
-// By what the reranker says; where that is the same, in the order of the fusion.
+// By the reranker's scores; equal ones in the order of the fusion.
 static int most_relevant_first(const void *a, const void *b) {
     const tern_memory_hit *x = a, *y = b;
     if (x->relevance != y->relevance) return x->relevance > y->relevance ? -1 : 1;
@@ -13,8 +13,7 @@ static int most_relevant_first(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-// Passages as the reranker reads them, one after the other: each under its headings, as they were
-// embedded.
+// Passages for the reranker, one after the other: each under its headings, as they were embedded.
 static tern_status write_passages(const tern_store_hits *h, tern_strbuf *all,
                                   tern_embed_text *passages, tern_error *err) {
     for (size_t i = 0; i < h->n_ranked; i++) {

@@ -1,13 +1,13 @@
-// Recall: the lists of vectors and of words, their fusion, and what is read of the hits.
+// Recall: the lists by vectors and by words, their fusion, and reading the hits.
 #include "store/store_recall.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 
-// Candidates of each list that are fused. More would change places past the sixtieth.
+// Candidates fused from each list. More would only change places after the sixtieth.
 #define CANDIDATES 64
-// Hits that a reranker reads, if the call does not say how many, and at most.
+// Hits that a reranker reads: the default, and the maximum.
 #define RANKED     32
 #define RANKED_MAX 1000
 
@@ -15,7 +15,7 @@ static tern_status make_room(tern_recall *r, tern_error *err) {
     size_t most = (size_t)(r->n_ranked ? r->n_ranked : r->n_most);
     r->k = 4 * most > CANDIDATES ? 4 * most : CANDIDATES;
     size_t bytes = 2 * r->k * sizeof(tern_match);
-    r->near = tern_alloc(TERN_MEM_MISC, bytes); // also room for as many more before rescoring
+    r->near = tern_alloc(TERN_MEM_MISC, bytes); // room for twice as many before rescoring
     r->words = tern_alloc_array(TERN_MEM_MISC, r->k, sizeof *r->words);
     r->fused = tern_alloc_array(TERN_MEM_MISC, 2 * r->k, sizeof *r->fused);
     return r->near && r->words && r->fused ? TERN_OK : tern_fail_memory(err, bytes);

@@ -10,15 +10,15 @@ typedef struct tern_store_hits {
     tern_memory_hit *list; // [n_read]
     tern_strbuf *texts;    // [4 * n_read]: text, source, heading, metadata of each
     tern_strbuf context;
-    size_t n_read;   // that there is room for
-    size_t n_ranked; // that a reranker is to read
+    size_t n_read;   // room, in hits
+    size_t n_ranked; // that a reranker reads
 } tern_store_hits;
 
 typedef struct tern_recall {
     tern_memory_store *s;
     const tern_memory_query *query;
     int32_t n_most;
-    int32_t n_ranked;    // hits that the reranker reads; 0: there is none
+    int32_t n_ranked;    // hits that the reranker reads; 0: no reranker
     size_t k;            // candidates of each list at most
     const float *vector; // of the query, or NULL
     int64_t *allowed;    // chunks that the filters allow, rising; NULL: all
@@ -36,11 +36,11 @@ tern_status tern_store_recall(tern_memory_store *s, const tern_memory_query *que
 bool tern_recall_allows(const tern_recall *r, int64_t id);
 tern_status tern_recall_vectors(tern_recall *r, tern_error *err);
 tern_status tern_recall_words(tern_recall *r, tern_error *err);
-// Reads the best; without a reranker, as many as are wanted and the budget has room for.
+// Reads the best hits; without a reranker, as many as requested that fit the budget.
 tern_status tern_recall_hits(tern_recall *r, tern_error *err);
-// Adds hit number i of those that were read to the result, if the budget has room for it.
+// Adds hit number i of those read to the result, if it fits the budget.
 tern_status tern_recall_take(tern_recall *r, size_t i, tern_error *err);
-// Has the reranker order what was read, and takes the best. Outside of the transaction.
+// Orders the hits read by the reranker, and takes the best. Outside of the transaction.
 tern_status tern_recall_rank(tern_recall *r, tern_error *err);
 
 #endif

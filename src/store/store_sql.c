@@ -1,4 +1,4 @@
-// What the other files say to SQLite, and how its errors become sentences.
+// Calls SQLite for the other files, and turns its errors into sentences.
 #include "base/alloc.h"
 #include "store/store.h"
 
@@ -70,7 +70,7 @@ tern_status tern_store_begin(tern_memory_store *s, const char *begin, tern_error
 
 tern_status tern_store_end(tern_memory_store *s, tern_status status, tern_error *err) {
     if (status == TERN_OK) status = tern_store_run(s, "COMMIT", err);
-    // Some failures have rolled back by themselves.
+    // After some failures SQLite has already rolled back.
     if (status != TERN_OK && !sqlite3_get_autocommit(s->db))
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return status;

@@ -1,9 +1,9 @@
-// The best texts by their words: bm25 over those that have one of the query's.
+// The best texts by their words: bm25 over those with at least one of the query's words.
 //
-// Ranking takes two microseconds a text, so of a query's words the rarest are taken, as many as
-// lead to a few thousand texts: a word that half of the texts have says next to nothing, and bm25
-// would give it no weight. Where all words are common, vectors decide alone; where there are none
-// of these, either, everything is ranked.
+// Ranking takes two microseconds per text, so only a query's rarest words are taken, as many as
+// match a few thousand texts: a word in half of the texts means almost nothing, and bm25 would give
+// it no weight. If all words are common, vectors decide alone; if there are no vectors, either, all
+// texts are ranked.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -15,8 +15,8 @@
 typedef struct word {
     const char *text;
     size_t n;
-    int64_t n_texts; // that have it, at most RANKED + 1
-    bool is_prefix;  // words that begin so
+    int64_t n_texts; // texts with it, at most RANKED + 1
+    bool is_prefix;  // stands for all words that begin with it
 } word;
 
 static bool is_word(char c) {
@@ -36,8 +36,8 @@ static size_t add_word(word *out, size_t n_words, word more) {
     return n_words + (i == n_words);
 }
 
-// What the index has of a word: its pairs of characters that have no blanks between them, and what
-// is between those. One such character alone begins a pair.
+// Adds a word's entries in the index: pairs of characters of scripts without blanks, and the parts
+// between them. A single such character is a prefix of pairs.
 static size_t add_pairs(word *out, size_t n_words, const char *text, size_t n) {
     bool is_pair, follows, is_alone = true;
     for (size_t at = 0, end; at < n; at = end) {
@@ -69,7 +69,7 @@ static size_t find_words(word *out, const char *text, size_t n, bool has_pairs) 
     return n_words;
 }
 
-// In FTS5's language: "word" OR "word" ... Quoted, nothing in a query is an operator.
+// In FTS5's syntax: "word" OR "word" ... Quoted, so that nothing in a query is an operator.
 static tern_status bind_words(sqlite3_stmt *st, const word *words, size_t n, tern_error *err) {
     tern_strbuf text = {0};
     for (size_t i = 0; i < n; i++) {
@@ -87,7 +87,7 @@ static tern_status bind_words(sqlite3_stmt *st, const word *words, size_t n, ter
 static int rarest_first(const void *a, const void *b) {
     const word *x = a, *y = b;
     if (x->n_texts != y->n_texts) return x->n_texts < y->n_texts ? -1 : 1;
-    return (x->text > y->text) - (x->text < y->text); // as the query has them
+    return (x->text > y->text) - (x->text < y->text); // in the query's order
 }
 
 static tern_status count_texts(tern_recall *r, word *words, size_t n, tern_error *err) {
@@ -108,7 +108,7 @@ static tern_status count_texts(tern_recall *r, word *words, size_t n, tern_error
     return status;
 }
 
-// How many of the words, the rarest, are looked for.
+// How many of the rarest words to search for.
 static size_t choose(const tern_recall *r, const word *words, size_t n) {
     int64_t sum = 0;
     size_t first = 0, chosen = 0;

@@ -1,4 +1,4 @@
-// See cpu_name.h. Linux gives x86's processors by name, ARM's by the numbers of their MIDR
+// See cpu_name.h. Linux gives x86 processors by name, ARM processors by the numbers of their MIDR
 // register.
 #include "tasks/cpu_name.h"
 

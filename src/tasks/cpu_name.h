@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-// From the text of Linux's /proc/cpuinfo: a name that stands there, or what the numbers of ARM's
-// processors mean, each kind once; "unknown" where it says neither.
+// From the text of Linux's /proc/cpuinfo: the name in it, or the meaning of the numbers of ARM
+// processors, each kind once; "unknown" if it has neither.
 void tern_cpu_name(const char *cpuinfo, char *out, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-// Texts of JSON lines: for programs, which have no reader of JSON of their own.
+// Texts of JSON lines: for programs without a JSON reader.
 #include <stdio.h>
 #include <string.h>
 #include "base/json.h"

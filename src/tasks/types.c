@@ -3,9 +3,9 @@
 
 #include <strings.h>
 
-// What is no type of a tensor has a name of its own: MLX's forms (convert/convert_mlx.c), and
-// mixtures, which give most matrices the type beside them (convert/convert_mixtures.c). The number
-// is general.file_type's, of llama.cpp and bitnet.cpp.
+// Entries that are not a tensor's type have a separate name: MLX's forms (convert/convert_mlx.c),
+// and mixtures, which give most matrices the type beside them (convert/convert_mixtures.c). The
+// number is general.file_type in llama.cpp and bitnet.cpp.
 static const struct {
     tern_dtype type;
     int file_type;

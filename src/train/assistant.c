@@ -1,6 +1,6 @@
-// Which tokens of a chat are the assistant's: found by what its template puts before an answer.
+// Finds the assistant's tokens in a chat, by the marks that its template puts before an answer.
 //
-// The template renders a question, once plainly and once with the words that make the model answer
+// The template renders a question, once plainly and once with the mark that makes the model answer
 // ("<|im_start|>assistant\n", "Assistant: "); the extra tokens of the second are the mark. An
 // answer goes from the end of the mark to the first token that ends a turn or a text, inclusive.
 // White space at the mark's end may have become part of the answer's first word, so it is matched

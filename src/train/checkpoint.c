@@ -1,8 +1,8 @@
-// Checkpoints: a model of float master weights, with what training needs to go on.
+// Checkpoints: a model of float master weights, with the state that training needs to continue.
 //
-// The writer puts everything on the disk under another name and renames at the end, so a name is
-// always a whole file, whenever the process dies. Every tensor has a CRC-32 in the metadata: a
-// checkpoint that was damaged later is skipped, and the previous one is used.
+// The writer writes to a temporary name, syncs, and renames at the end, so a checkpoint is always a
+// whole file, whenever the process dies. Every tensor has a CRC-32 in the metadata: a checkpoint
+// that was damaged later is skipped, and the previous one is used.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,8 @@ tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest
 
 // ---- Writing -----------------------------------------------------------------------------------
 
-// Whether a slot is stored in the checkpoint's own file; an adapter's others are in a second file.
+// Whether a slot is stored in the checkpoint's main file; an adapter's moments are in a second
+// file.
 static bool is_own(const tern_trainer *t, const tern_slot *s) { return !t->base || s->is_weight; }
 
 // A slot's name in the file: moments become "adam.m.NAME".
@@ -113,12 +114,12 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
     return put_tokenizer(t, w, err);
 }
 
-// How far the run was.
+// The run's progress.
 typedef struct progress {
     int64_t step, n_steps, steps_in_loss, scored_in_loss;
 } progress;
 
-// What a checkpoint says besides its tensors.
+// A checkpoint's metadata.
 static uint32_t sum_state(const progress *p, tern_str run) {
     const int64_t numbers[] = {p->step, p->n_steps, p->steps_in_loss, p->scored_in_loss};
     return tern_crc32(tern_crc32(0, numbers, sizeof numbers), run.ptr, run.len);
@@ -153,7 +154,7 @@ static tern_status slot_data(tern_trainer *t, const tern_slot *s, float **data, 
 }
 
 // Checksums of all kept slots, in order; the caller frees them. A number that is not finite would
-// spoil every later step, so the older checkpoints are worth more than this one.
+// spoil every later step, so older checkpoints are worth more than this one.
 static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_error *err) {
     *n = 0;
     *sums = tern_alloc_array(TERN_MEM_MISC, t->n_slots, sizeof **sums);
@@ -204,14 +205,15 @@ static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, bool own)
 
 static void remove_checkpoint(const tern_trainer *t, int64_t step) {
     char *path;
-    // Listed last goes last, so that a process stopped here leaves nothing for good.
+    // The listed file is removed last, so that a process stopped here leaves nothing behind for
+    // good.
     for (int moments = t->base ? 1 : 0; moments >= 0; moments--) {
         if (make_path(t->desc.out, step, moments, &path, NULL) == TERN_OK) tern_file_remove(path);
         tern_free(path);
     }
 }
 
-// Checkpoints of later steps were skipped as damaged; they do not count as ones to resume from.
+// Checkpoints of later steps were skipped as damaged; they do not count.
 static void remove_old(const tern_trainer *t) {
     int64_t *steps;
     size_t n;
@@ -238,7 +240,7 @@ static tern_status write_file(tern_trainer *t, const char *path, const uint32_t 
 }
 
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err) {
-    tern_gguf_writer *w; // makes no file before the first tensor
+    tern_gguf_writer *w; // creates the file with the first tensor
     tern_error reason = {0};
     TERN_TRY(tern_gguf_writer_open(&w, t->desc.out, 0, err));
     tern_status status = put_meta(t, w, &(uint32_t){0}, 1, &reason);
@@ -267,7 +269,7 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
 
 // ---- Resuming ----------------------------------------------------------------------------------
 
-// What a checkpoint says besides its tensors: the numbers, then the identity of the run.
+// Reads a checkpoint's metadata: the counters, then the identity of the run.
 static tern_status read_state(const tern_trainer *t, const tern_file *file, int64_t step,
                               progress *p, tern_str *run, tern_error *err) {
     int64_t sum = 0, batch = t->desc.batch_tokens;
@@ -303,7 +305,8 @@ static tern_status check_run(const tern_trainer *t, const char *path, tern_str r
     return status;
 }
 
-// The numbers of a slot, to be released; checks their shape and checksum, and that they are finite.
+// The values of a slot, which the caller releases; checks shape and checksum, and that all are
+// finite.
 static tern_status find_numbers(const tern_file *file, const tern_slot *s, const tern_meta *sums,
                                 size_t index, tern_hold *out, tern_error *err) {
     char name[80];
@@ -390,11 +393,12 @@ tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err
     for (size_t i = n; i-- > 0 && !*found;) {
         status = resume_from(t, steps[i], err);
         *found = status == TERN_OK;
-        // If this one is damaged an older one may do; if it belongs to another run, none will.
+        // If this one is damaged, an older one may be usable; if it belongs to another run, none
+        // is.
         if (status != TERN_OK && status != TERN_ERR_FORMAT && status != TERN_ERR_IO) break;
         t->n_damaged += !*found;
     }
-    // A run that was stopped while it removed old ones may have no more to write.
+    // A run that was stopped while it removed old ones may never write another one.
     if (*found) remove_old(t);
     tern_free(steps);
     return status;

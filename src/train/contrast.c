@@ -1,10 +1,10 @@
 // Training an embedding model on pairs of texts.
 //
 // The loss of a step is one of all its vectors at once, while a device computes as many texts as
-// fit in a run. So a step goes over its texts twice: forwards alone, for the vectors; then, when
-// the host has made the loss' gradient by each vector, forwards and backwards (gradient caching,
-// arXiv:2101.06983). This costs a third more than one pass, and the number of wrong answers does
-// not depend on the memory.
+// fit in a run. So a step passes over its texts twice: forwards alone, for the vectors; then, when
+// the host has computed the loss' gradient by each vector, forwards and backwards (gradient
+// caching, arXiv:2101.06983). This costs a third more than one pass, and the number of wrong
+// answers does not depend on the memory.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -16,13 +16,13 @@
 #define SIZES_MAX TERN_CONTRAST_SIZES_MAX
 
 struct tern_contrastive {
-    tern_pairs *pairs, *held_out; // held_out: NULL when there are none
+    tern_pairs *pairs, *held_out; // held_out: NULL if there are none
     tern_contrast *loss;
     int32_t sizes[SIZES_MAX];
-    size_t n_sizes, n_texts;      // n_texts: of a step or of the held-out pairs, at most
-    size_t n_valid;               // pairs that are measured with
+    size_t n_sizes, n_texts;      // n_texts: maximum of a step and of the held-out pairs
+    size_t n_valid;               // held-out pairs that are measured
     const tern_pair_text **texts; // of a step: queries, positives, negatives
-    const int32_t *ids;           // that they index
+    const int32_t *ids;           // the ids that they index
     uint64_t *keys;
     float *vectors, *gradient; // [n_texts][n_embd]
     int32_t *ranks;            // [n_valid]
@@ -59,7 +59,7 @@ static void settle_pooling(tern_trainer *t) {
     tern_config *c = &t->config;
     if (t->desc.pooling) c->pooling = t->desc.pooling;
     if (c->pooling == TERN_POOLING_NONE) c->pooling = TERN_POOLING_MEAN;
-    c->any_length = false; // cosines are what is learnt
+    c->any_length = false; // cosines are learnt
     t->desc.pooling = c->pooling;
 }
 
@@ -162,7 +162,8 @@ void tern_contrastive_close(tern_contrastive *c) {
 
 // ---- Texts to vectors --------------------------------------------------------------------------
 
-// Puts texts from *at on into the rows of a run, as many as fit; returns the number of rows.
+// Puts texts, beginning with *at, into the rows of a run, as many as fit; returns the number of
+// rows.
 static int32_t fill_run(tern_trainer *t, size_t n_texts, size_t *at) {
     const tern_contrastive *c = t->contrastive;
     int32_t row = 0;
@@ -201,7 +202,7 @@ static tern_status make_vectors(tern_trainer *t, size_t n_texts, tern_error *err
 
 // ---- A step ------------------------------------------------------------------------------------
 
-// The texts of a step follow from its number. Returns how many.
+// Chooses the texts of a step, by its number. Returns how many.
 static size_t choose_texts(tern_trainer *t, int64_t step) {
     tern_contrastive *c = t->contrastive;
     const tern_pairs *p = c->pairs;
@@ -219,8 +220,8 @@ static size_t choose_texts(tern_trainer *t, int64_t step) {
     return n;
 }
 
-// So that the greatest number of what is sent is about 1: the device scales gradients of values by
-// the run's loss_scale, and some of them are halves there.
+// Scales the largest gradient to about 1: the device scales gradients by the run's loss_scale, and
+// keeps some of them as halves.
 static float scale_gradient(float *gradient, size_t n) {
     float most = 0;
     for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(gradient[i]));

@@ -1,5 +1,5 @@
-// Training an embedding model as a whole, on pairs that the test makes: it learns to find what it
-// has not seen, it resumes to the same bits, and what it writes embeds as it was measured.
+// Training an embedding model as a whole, on pairs that the test makes: it learns to find unseen
+// answers, it resumes to the same bits, and the model it writes embeds as measured.
 #include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 
 enum { N_HELD_OUT = 50, TEXT_MOST = 64 };
 
-// Two letters, and an answer that has the same ones as capitals, in the other order.
+// Two letters, and an answer that has them as capitals, in the other order.
 static void letters_of(int i, char query[TEXT_MOST], char positive[TEXT_MOST]) {
     int a = i % 26, b = (a + 1 + i / 26) % 26;
     snprintf(query, TEXT_MOST, "%c and %c", 'a' + a, 'a' + b);
@@ -51,7 +51,7 @@ typedef struct paths {
 static const int32_t sizes[] = {8, 16};
 
 static tern_train_desc small_pairs(paths *p, const char *out, found *f) {
-    make_data(p->data, sizeof p->data); // for its tokenizer
+    make_data(p->data, sizeof p->data); // for the tokenizer only
     snprintf(p->pairs, sizeof p->pairs, "%s.jsonl", test_tmp("pairs"));
     snprintf(p->held_out, sizeof p->held_out, "%s.jsonl", test_tmp("pairs_held_out"));
     snprintf(p->out, sizeof p->out, "%s", test_tmp(out));
@@ -126,7 +126,7 @@ TEST(contrastive_training_finds_what_it_has_not_seen) {
         tern_error err;
         tern_train_desc d = small_pairs(&p, i ? "contrast_bitnet" : "contrast_llama", &f);
         d.recipe = recipes[i];
-        if (i) d.n_steps = 150, d.rate = 2e-2f; // rounding takes its time
+        if (i) d.n_steps = 150, d.rate = 2e-2f; // learning takes longer with rounding
         REQUIRE_OK(tern_train(&d, &err), err);
         CHECK_MSG(f.first_recall_1 < 0.2 && f.recall_1 > (i ? 0.35 : 0.8) &&
                       f.recall_10 >= f.recall_1 && f.loss < f.first_loss,
@@ -170,7 +170,8 @@ TEST(contrastive_training_has_the_same_bits_however_it_is_run) {
     CHECK_MSG(strstr(err.message, "temperature is 0.05"), "%s", err.message);
 }
 
-// A step does not depend on how many of its texts are computed at once, up to the order of sums.
+// Apart from the order of sums, a step does not depend on how many of its texts are computed at
+// once.
 TEST(contrastive_training_is_that_of_any_runs) {
     double last[2];
     for (int i = 0; i < 2; i++) {

@@ -1,9 +1,9 @@
-// What makes a run this run and no other: everything that its numbers depend on.
+// The identity of a run: everything that its numbers depend on.
 //
 // It is one flat JSON object. Each checkpoint carries it, and so does the first line of the log; a
-// run that resumes makes its own and compares the two, member by member. Settings that only say how
-// far or how fast are not part of it: the number of steps, what is reported and kept, threads,
-// devices, processes, and how many tokens are computed at once.
+// resuming run builds its identity and compares the two, member by member. Settings that only
+// affect length or speed are not part of it: the number of steps, what is reported and kept,
+// threads, devices, processes, and how many tokens are computed at once.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 static const char *const recipes[] = {"bitnet", "paper", "llama"};
 static const char *const schedules[] = {"auto", "two-stage", "cosine", "constant"};
 
-// "8867123 tokens, 3f2a91c0": the shards' own checksums stand for all that is in them.
+// "8867123 tokens, 3f2a91c0": the shards' checksums stand for their contents.
 static void put_data(tern_strbuf *out, const char *key, const tern_token_set *set) {
     uint32_t sum = 0;
     uint64_t n_tokens = set ? tern_token_set_n_tokens(set) : 0;
@@ -48,7 +48,7 @@ static void put_float(tern_strbuf *out, const char *key, float value) {
     tern_strbuf_printf(out, ",\"%s\":%s", key, text);
 }
 
-// 64-bit numbers are texts: a JSON number is a double.
+// 64-bit numbers are strings: a JSON number is a double.
 static void put_course(tern_strbuf *out, const tern_trainer *t) {
     const tern_train_desc *d = &t->desc;
     tern_strbuf_printf(out,
@@ -65,7 +65,7 @@ static void put_course(tern_strbuf *out, const tern_trainer *t) {
 
 tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    bool shaped = t->base || (t->contrastive && d->init); // by another model
+    bool shaped = t->base || (t->contrastive && d->init); // the config comes from another model
     tern_strbuf_printf(out, "{\"recipe\":\"%s\"", shaped ? t->arch->name : recipes[d->recipe]);
     put_shape(out, &t->config);
     put_course(out, t);
@@ -107,13 +107,13 @@ static void put_value(tern_strbuf *out, const tern_json *v) {
         tern_strbuf_puts(out, "unknown");
 }
 
-// "rate is 0.006 there and 0.003 here; seed is ...": empty when nothing differs.
+// "rate is 0.006 there and 0.003 here; seed is ...": empty if nothing differs.
 static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
                             const tern_json_doc *theirs, const tern_json *run) {
     const tern_json *root = tern_json_root(mine);
     for (const tern_json *key = tern_json_first(mine, root); key;
          key = tern_json_next(mine, root, key)) {
-        char name[32]; // the keys are this file's own
+        char name[32]; // the keys come from this file
         tern_str text = tern_json_str(key);
         snprintf(name, sizeof name, "%.*s", (int)text.len, text.ptr);
         const tern_json *here = tern_json_value_of(mine, key);

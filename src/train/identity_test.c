@@ -1,4 +1,4 @@
-// A run cannot be lost or mixed up with another one: used folders, what resume compares, longer
+// A run cannot be lost or mixed up with another one: used folders, what resuming compares, longer
 // runs, odd names, numbers that are not finite.
 #include <limits.h>
 #include "base/lines.h"
@@ -83,7 +83,7 @@ static void differs(const tern_train_desc *d, const char *what) {
               err.message);
 }
 
-// Everything that the numbers depend on, one by one; `make` of each is its own desc.
+// Everything that the numbers depend on, one by one; each case changes a copy of the desc.
 static void check_what_differs(const tern_train_desc *d, const char *other_data) {
     tern_train_desc x = *d;
     x.seed = (uint64_t)1 << 63 | 1; // its neighbour is the same double
@@ -107,8 +107,8 @@ static void check_what_differs(const tern_train_desc *d, const char *other_data)
     x = *d, x.data = other_data, differs(&x, "data is ");
 }
 
-// Seen to fail: with the checksum of put_data left out other shards of the same length are taken,
-// with seeds as numbers the first one is.
+// Seen to fail: without the checksum of put_data other shards of the same length are accepted, with
+// seeds as numbers the first other seed is.
 TEST(training_resume_names_what_differs) {
     char data[300], other[300], out[300], path[400];
     tern_error err;
@@ -139,7 +139,7 @@ TEST(training_resume_names_what_differs) {
     d.rate = 5e-3f;
     differs(&d, "log.jsonl is of another run: rate is 0.006 there");
     d.rate = 6e-3f;
-    // How it is computed may change.
+    // The way of computing may change.
     d.micro_tokens = 512;
     d.n_threads = 1;
     d.log_every = 5;
@@ -160,8 +160,8 @@ static double number_of_log(const char *out, int step, const char *key) {
 
 static void take_info(void *user, const tern_train_info *i) { *(tern_train_info *)user = *i; }
 
-// 20 steps that become 60: the first 20 keep what they had, the rest has the schedule of 60. Seen
-// to fail: with the length of the checkpoint kept the rate of step 24 is zero.
+// 20 steps that become 60: the first 20 stay as they were, the rest follows the schedule of 60.
+// Seen to fail: with the length of the checkpoint kept the rate of step 24 is zero.
 TEST(training_goes_on_to_a_greater_length) {
     char data[300], whole[300], cut[300];
     tern_error err;
@@ -317,7 +317,7 @@ TEST(training_takes_folders_of_any_name) {
     tern_free(out);
 }
 
-// ---- Numbers that are none ---------------------------------------------------------------------
+// ---- Numbers that are not finite ---------------------------------------------------------------
 
 // A rate that no training survives. Seen to fail: with the loss examined only when the log is due
 // (step 8 of this run), and with %g in the log.
@@ -341,7 +341,7 @@ TEST(training_stops_where_the_loss_becomes_nan) {
     CHECK(newest(out, &n) == 0 && n == 0);
     CHECK(check_log(out) == 3); // head, validation, the step
     CHECK(isnan(loss_of_log(out, (int)step)));
-    // With a checkpoint after each step the last one is of a step whose weights are finite.
+    // With a checkpoint after each step the last one is from a step with finite weights.
     snprintf(out, sizeof out, "%s", test_tmp("train_nan_often"));
     d.checkpoint_every = 1;
     CHECK(tern_train(&d, &err) == TERN_ERR_DEVICE);

@@ -1,4 +1,4 @@
-// A run's report, line by line: a file that others read while it grows.
+// A run's log, line by line: a file that others read while it grows.
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -150,7 +150,7 @@ static tern_status check_first_line(const tern_trainer *t, const char *path, ter
     bool more;
     TERN_TRY(tern_lines_open(&l, path, err));
     tern_status status = tern_lines_next(&l, &more, err);
-    // A process that was killed at once leaves nothing to compare with, and nothing to lose.
+    // A process that was killed at the start leaves nothing to compare with, and nothing to lose.
     if (status == TERN_OK && more && l.is_whole) {
         if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
             status = tern_run_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"), path,

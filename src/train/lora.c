@@ -1,15 +1,14 @@
-// Training an adapter (LoRA, arXiv:2106.09685): matrices W of a frozen base get pairs of narrow
+// Training an adapter (LoRA, arXiv:2106.09685): matrices W of a frozen base get pairs of low-rank
 // ones,
 //
 //   y = W x + s B (A x),   s = alpha / rank,
 //
-// with A random and B zero at first, so that the first step has the base's own loss.
+// with A random and B zero at first, so that the first step has the base's loss.
 //
-// The base is computed as in inference: the same pass puts the adapter in, and the same pass lowers
-// the linears, so that those of ternary weights read quantized activations. The weights are decoded
-// to floats once; master weights are rounded then, since frozen ones need not be rounded again in
-// every step. A Hugging Face folder's rows are put in GGUF's order, in which the adapter is
-// written.
+// The base is computed as in inference: the same passes insert the adapter and lower the linears,
+// so that those with ternary weights read quantized activations. The weights are decoded to floats
+// once; master weights are rounded then, since frozen weights need no rounding in every step. A
+// Hugging Face folder's rows are put in GGUF's order, in which the adapter is written.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,11 +25,11 @@ struct tern_lora_base {
     tern_file *file;
     tern_ternary_kind *kinds; // by value of the built graph
     size_t n_kinds;
-    unsigned targets; // a bit a tern_role
+    unsigned targets; // a bit for each tern_role
     uint32_t sum;     // CRC-32 over the beginnings of all weights
 };
 
-// The roles of the matrices that can have adapters are a bit each in `targets`.
+// Each role whose matrices can have adapters is a bit in `targets`.
 static unsigned bit_of(tern_role role) { return tern_role_name(role) ? 1u << role : 0; }
 
 static unsigned all_targets(void) {
@@ -71,7 +70,7 @@ static tern_status read_targets(const char *list, unsigned *out, tern_error *err
     return tern_fail(err, TERN_ERR_ARGUMENT, "train: an adapter needs at least one matrix");
 }
 
-// Before any work is done: a graph is cheap, reading data and weights is not.
+// Checked before any work: a graph is cheap, reading data and weights is not.
 static tern_status check_ops(const tern_trainer *t, tern_error *err) {
     tern_graph g;
     tern_graph_init(&g);
@@ -126,7 +125,7 @@ void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
 
 // ---- The graph ---------------------------------------------------------------------------------
 
-// Matrices that folders have as one get none: no program would load adapters of their pieces.
+// Parts of a matrix that folders have as one get no adapter: no program would load it.
 static int64_t rank_of(const void *ctx, const char *weight) {
     const tern_trainer *t = ctx;
     const tern_tensor_row *row = tern_model_row(t->arch, weight);
@@ -193,11 +192,11 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
 
 typedef struct rows {
     const tern_tensor *tensor;
-    tern_codes codes; // their rows hold the tensor
+    tern_codes codes; // its rows are those of the tensor
     bool is_ternary;
     float scale;
-    tern_moves moves;   // into GGUF's order
-    tern_change change; // and numbers
+    tern_moves moves;   // of rows and columns, into GGUF's order
+    tern_change change; // of numbers, likewise
     float *scratch;     // a row, where columns move
 } rows;
 
@@ -310,7 +309,7 @@ tern_status tern_lora_init(tern_trainer *t, tern_error *err) {
 
 tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w) {
     tern_str arch = {t->arch->gguf_names[0], strlen(t->arch->gguf_names[0])};
-    tern_file_meta_str(t->base->file, "general.architecture", &arch); // of a GGUF file: its own
+    tern_file_meta_str(t->base->file, "general.architecture", &arch); // a GGUF has its own
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", arch));
     TERN_TRY(tern_gguf_put_str(w, "general.type", TERN_STR("adapter")));
     TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));

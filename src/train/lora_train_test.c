@@ -21,7 +21,7 @@ enum { SEQ_LEN = 64 };
 
 // ---- Data --------------------------------------------------------------------------------------
 
-// Shards of documents that count, with the base's tokenizer.
+// Shards of documents that count numbers up, with the base's tokenizer.
 static bool build_data(const char *base, const char *text, const char *end, const char *folder) {
     tern_error err = {0};
     tern_data_build_desc d = {.source = {.paths = &text, .n_paths = 1},
@@ -40,7 +40,7 @@ static bool make_data(const char *base, bool is_folder, const char *folder) {
     if (!f) return false;
     for (int i = 0; i < 400; i++)
         fprintf(f, "the %d%d%d%d the end %d<|endoftext|>", i % 10, (i + 1) % 10, (i + 2) % 10,
-                (i + 3) % 10, i); // <|endoftext|> parts documents, whatever the tokenizer has
+                (i + 3) % 10, i); // <|endoftext|> separates documents, whatever the tokenizer has
     fclose(f);
     return build_data(base, text, end, folder);
 }
@@ -103,7 +103,7 @@ static double loss_of_rows(tern_session *s, int32_t n_vocab, const int32_t *ids,
 
 // Mean over the first 1024 tokens of the held-out text, document by document. The tiny model begins
 // texts with the token that ends them; the folder's tokenizer has a separate one for that.
-// begin: the token that texts begin with; -1: where the shards say.
+// begin: the token that texts begin with; -1: as the shards say.
 static double session_loss_from(const char *model, int32_t begin, const char *lora,
                                 const char *data) {
     tern_error err = {0};
@@ -217,7 +217,7 @@ TEST(lora_training_is_what_a_session_computes) {
     }
 }
 
-// A folder of tests/oracles with a tokenizer, and animals.
+// A folder of tests/oracles with a tokenizer, and text about animals.
 static bool copy_oracle(const char *from, char *folder, size_t size) {
     static const char *const names[][2] = {{"config.json", "config.json"},
                                            {"model.safetensors", "model.safetensors"},
@@ -251,7 +251,7 @@ static bool make_animals(const char *base, const char *folder) {
     return build_data(base, text, "<stop>", folder);
 }
 
-// Of a Falcon-H1: the factors that its folder has beside the weights are in those of the GGUF.
+// For a Falcon-H1: its folder has factors besides the weights, which the GGUF has folded in.
 static void check_other_world(const char *other, const char *adapter) {
     tern_error err = {0};
     tern_model *m;
@@ -261,10 +261,9 @@ static void check_other_world(const char *other, const char *adapter) {
     CHECK_MSG(strstr(err.message, "has factors in its weights"), "%s", err.message);
 }
 
-// Families with state spaces, and Gemma 4, from the folder and from the GGUF that it becomes.
-// Seen to fail: an
-// adapter of pieces of a matrix, which no session loads; of a GGUF's rates, which are a column
-// there, the first alone.
+// Families with state spaces, and Gemma 4, from the folder and from the GGUF that it becomes. Seen
+// to fail: an adapter for pieces of a matrix, which no session loads; from a GGUF's rates, a column
+// there, only the first was read.
 TEST(lora_training_of_the_families_is_what_a_session_computes) {
     static const char *const from[] = {"tests/oracles/granitehybrid", "tests/oracles/falcon_h1",
                                        "tests/oracles/gemma4"};
@@ -371,7 +370,7 @@ static float loss_of(tern_trainer *t, const tern_train_batch *b) {
     return loss * b->loss_scale;
 }
 
-// The loss along a gradient rises by the square of its length.
+// A step along the gradient raises the loss by the square of the gradient's length.
 static void check_gradient(tern_trainer *t, const tern_train_batch *b, const tern_slot *s) {
     tern_error err;
     char name[80];
@@ -423,7 +422,7 @@ static void check_gradients(const base_kind *kind) {
                           .targets = targets,
                           .starts = starts,
                           .loss_scale = 1.0f / SEQ_LEN};
-    for (size_t i = 0; i < t->n_slots; i++) { // B is zero no more
+    for (size_t i = 0; i < t->n_slots; i++) { // B is no longer zero
         const tern_slot *s = &t->slots[i];
         float numbers[512 * 8];
         if (!s->is_weight || !s->is_kept || s->n_cols != 8) continue;
@@ -442,7 +441,7 @@ TEST(lora_training_has_the_gradients_of_differences) {
     check_gradients(&kinds[11]);
 }
 
-// On a GPU, or on SwiftShader, for which all sizes are small.
+// On a GPU, or on SwiftShader, where all sizes are small.
 TEST(webgpu_trains_adapters_as_the_cpu_does) {
     static const base_kind small[] = {
         {"I2_S", {.seed = 77, .n_layers = 1}, false},
@@ -495,7 +494,7 @@ static uint32_t sum_of_file(const char *path) {
 TEST(lora_training_has_the_same_bits_with_any_threads) {
     char base[300], data[300], out[300], path[400];
     tern_error err;
-    for (size_t i = 7; i < N_KINDS; i += 2) { // of each family one
+    for (size_t i = 7; i < N_KINDS; i += 2) { // one of each family
         losses of[2];
         uint32_t sums[2];
         if (!make_base(&kinds[i], base, sizeof base)) return;
@@ -558,8 +557,9 @@ TEST(lora_training_resumes_to_the_same_bits_after_being_killed) {
         CHECK_MSG(sum_of_file(path) == sum_of_file(other), "%s", names[i]);
     }
     CHECK(n_checkpoint_files(cut) == 4); // two adapters with their moments
-    // Stopped while it removed an older one, whose moments go first; nothing is left to write.
-    // Seen to fail with old ones removed only after a checkpoint is written.
+    // Stopped while it removed an older one, whose moments are removed first; nothing is left to
+    // write.
+    // Seen to fail if old ones are removed only after a checkpoint is written.
     snprintf(path, sizeof path, "%s/step-00000035.gguf", cut);
     snprintf(other, sizeof other, "%s/step-00000030.gguf", cut);
     CHECK(link(path, other) == 0 && n_checkpoint_files(cut) == 5);
@@ -601,7 +601,7 @@ TEST(lora_training_refuses_what_does_not_fit) {
     bad[7].lora_alpha = -2;
     for (int i = 0; i < 8; i++)
         CHECK_MSG(tern_train(&bad[i], &err) != TERN_OK && err.message[0], "%d", i);
-    // Shards of another tokenizer.
+    // Shards made with another tokenizer.
     tern_train_desc d = good;
     char folder[300], other[300];
     if (!make_base(&kinds[3], folder, sizeof folder)) return;
@@ -641,7 +641,7 @@ TEST(lora_training_survives_failing_allocations) {
     tern_train_desc d = small_run(base, data, out, &l);
     d.n_steps = 1;
     d.assistant_only = true;
-    d.resume = true; // since what failed late has left a run
+    d.resume = true; // since a late failure has left a run
     size_t before = tern_mem_get_stats().total_now;
     int failures = 0;
     for (uint64_t n = 1; n < 8000; n += 1 + n / 8) {
@@ -700,7 +700,7 @@ TEST(assistants_alone_are_learnt) {
     tern_file_close(file);
 }
 
-// The users' words are random and the answers are not: only the latter count.
+// The users' words are random and the answers are not: only answers count.
 TEST(lora_training_of_chats_learns_the_answers) {
     const char *text = test_tmp("lora_chats.jsonl");
     char base[300], data[300], out[300];

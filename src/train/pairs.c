@@ -1,8 +1,8 @@
-// Pairs of texts to train an embedding model with, as token ids in memory.
+// Pairs of texts for training an embedding model, as token ids in memory.
 //
 // A line of JSON is {"query": ..., "positive": ..., "negatives": [...]}: the positive is the right
 // answer to the query, negatives are wrong ones that are hard to tell from it. The ids are those
-// that tern_embed would make of the text, cut to the same length.
+// that tern_embed would make from the text, cut to the same length.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -16,7 +16,7 @@ typedef struct reader {
     tern_pairs *pairs;
     tern_documents *documents;
     const tern_tokenizer *tokenizer;
-    size_t length; // tokens of a text, at most
+    size_t length; // maximum tokens of a text
     size_t texts_capacity, firsts_capacity;
 } reader;
 

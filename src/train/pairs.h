@@ -9,12 +9,12 @@ enum { TERN_NEGATIVES_MAX = 32 };
 typedef struct tern_pair_text {
     size_t first; // in the ids
     int32_t n;
-    uint64_t key; // equal if the ids are
+    uint64_t key; // equal if the ids are equal
 } tern_pair_text;
 
 typedef struct tern_pairs {
-    tern_ids ids;          // of all texts, one after the other
-    tern_pair_text *texts; // of each pair the query, its positive, its negatives
+    tern_ids ids;          // of all texts, concatenated
+    tern_pair_text *texts; // for each pair: query, positive, negatives
     size_t n_texts;
     size_t *firsts; // [n + 1] index of each pair's query
     size_t n;
@@ -23,8 +23,8 @@ typedef struct tern_pairs {
     uint32_t checksum;        // CRC-32 of the ids
 } tern_pairs;
 
-// A .jsonl file, also with .gz, or a folder of such. Lines without a query are passed over. length:
-// tokens of a text at most; of longer ones the first are kept.
+// A .jsonl file, also with .gz, or a folder of such. Lines without a query are skipped. length:
+// maximum tokens of a text; longer texts keep their first tokens.
 tern_status tern_pairs_open(tern_pairs **out, const char *path, const tern_tokenizer *tokenizer,
                             int32_t length, tern_error *err);
 void tern_pairs_close(tern_pairs *p); // NULL is allowed

@@ -1,8 +1,8 @@
 // Training logs as an image: SVG, which every browser shows and every editor can change.
 //
-// A log may be growing while it is read: a line counts when it is whole, which is to say JSON. Its
-// first line says what the run is, for the title. The beginning of a run, in which the loss falls
-// from that of a guess, may leave the image at the top, so that the rest can be read.
+// A log may grow while it is read: a line counts if it is whole, that is, valid JSON. Its first
+// line describes the run, for the title. The beginning of a run, where the loss falls from that of
+// random guessing, may leave the image at the top, so that the rest is readable.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ typedef struct series {
 } series;
 typedef struct curves { // of a log
     series train, valid;
-    tern_strbuf name, run; // as text for XML; run: what it is, may be empty
+    tern_strbuf name, run; // as text for XML; run: its description, may be empty
     bool of_pairs;         // x counts pairs of texts, not tokens
 } curves;
 typedef struct image {
@@ -54,7 +54,7 @@ static void put_text(tern_strbuf *out, const char *text, size_t n) {
     }
 }
 
-// "runs/a/log.jsonl" is the run a; another file is known by its own name.
+// "runs/a/log.jsonl" is the run a; any other file goes by its file name.
 static void put_name(tern_strbuf *out, const char *path) {
     const char *name = tern_path_name(path);
     size_t n = strlen(name);
@@ -214,7 +214,7 @@ static void draw_series(const image *p, const series *s, const char *color, bool
     for (size_t i = 0; i < s->n; i++)
         tern_strbuf_printf(out, "%.1f,%.1f ", x_of(p, s->points[i].x), y_of(p, s->points[i].y));
     tern_strbuf_puts(out, "'/>\n");
-    bool few = s->n <= 40; // each one is a measurement to look at
+    bool few = s->n <= 40; // few enough to mark each one
     for (size_t i = 0; few && (is_valid || s->n == 1) && i < s->n; i++)
         tern_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='3.2' fill='%s'/>",
                            x_of(p, s->points[i].x), y_of(p, s->points[i].y), color);

@@ -31,8 +31,8 @@ static int count(const char *text, const char *what) {
     return n;
 }
 
-// Seen to fail: with numbers looked for in the text of a line, which take the last one's loss
-// for 2, and with the name not escaped.
+// Seen to fail: with numbers searched in the text of a line, which finds 2 as the last one's loss,
+// and with the name not escaped.
 TEST(plot_of_a_run_that_goes_on) {
     char *svg;
     tern_error err;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "train/trainer.h"
 
-// Widths of the small ones are multiples of 256, so that they can be written as TQ1_0 and TQ2_0.
+// Widths of the small presets are multiples of 256, so that they can be written as TQ1_0 and TQ2_0.
 static const tern_train_preset presets[] = {
     {"tiny", 2, 128, 4, 384, 4e-3f, 2e-3f, 8192, 128},
     {"nano", 4, 256, 8, 768, 3e-3f, 1.5e-3f, 16384, 256},
@@ -30,7 +30,7 @@ const tern_train_preset *tern_train_preset_find(const char *name) {
 
 static int ranks_of(const tern_train_desc *d) { return d->comm ? d->comm->size : 1; }
 
-// Tokens of a run: a GPU needs much to do at once, a CPU's cache little.
+// Tokens of a run: a GPU needs many at once, a CPU's cache few.
 static int32_t most_at_once(const tern_train_desc *d) {
     return d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
 }
@@ -75,7 +75,7 @@ static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->keep, 2);
 }
 
-// Settings that no default replaces: meaningless numbers, and products that overflow any counter.
+// Refuses meaningless numbers, and products that overflow a counter.
 static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
     const struct {
         const char *name;
@@ -183,15 +183,15 @@ static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern
 
 static const tern_train_preset fine_tuned = {.name = "pairs", .rate = 5e-4f, .rate_2 = 2.5e-4f};
 
-#define BATCH_PAIRS_MAX 16384 // the scores are a square of them
+#define BATCH_PAIRS_MAX 16384 // the scores are a square of this size
 
-// Texts have any length up to seq_len: a run is as many of them as fit.
+// Texts have any length up to seq_len: a run has as many as fit.
 static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
     DEFAULT(d->batch_pairs, 256);
     DEFAULT(d->valid_pairs, 1000);
     DEFAULT(d->temperature, 0.05f);
     DEFAULT(d->micro_tokens, most_at_once(d) > d->seq_len ? most_at_once(d) : d->seq_len);
-    d->batch_tokens = d->micro_tokens; // what the rows have to hold
+    d->batch_tokens = d->micro_tokens; // what the rows must hold
     if (ranks_of(d) > 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "train: pairs are trained with by one process");
     if (d->batch_pairs < 2 || d->batch_pairs > BATCH_PAIRS_MAX || d->valid_pairs > BATCH_PAIRS_MAX)
@@ -214,7 +214,7 @@ static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
     return TERN_OK;
 }
 
-// The shape of `init`, perhaps with its first layers only.
+// The shape of `init`, perhaps only its first layers.
 static tern_status settle_fine_tuned(tern_train_desc *d, tern_config *c, tern_error *err) {
     if (d->preset || d->recipe || d->n_embd || d->n_heads || d->n_kv_heads || d->n_ff ||
         d->n_context || d->act || d->separate_head)

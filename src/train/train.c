@@ -2,11 +2,10 @@
 //
 // A step: its sequences are computed in runs of micro_tokens, whose gradients add up; the ranks of
 // a group sum theirs; AdamW updates the weights. The sequences of a step depend on its number
-// alone, so that a resumed run goes on with the same ones.
+// alone, so that a resumed run continues with the same ones.
 //
-// A document begins with the token that ends documents: that of the previous one in the text. So
-// that token's successor is learnt too, and it serves as the beginning of a text when the model
-// runs.
+// A document begins with the end token of the previous one in the text. So the token after it is
+// learnt too, and the end token serves as the beginning of a text when the model runs.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +19,7 @@ typedef struct loop {
     tern_trainer *t;
     tern_train_log *log; // of rank 0, else NULL
     bool failed_sum;     // of the group, in a callback
-    bool stopped;        // asked for by the caller
+    bool stopped;        // requested by the caller
     double begun;        // seconds, when the last log line was written
     int64_t step_begun;
     tern_error *err;
@@ -31,7 +30,7 @@ static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->ran
 
 // ---- Batches -----------------------------------------------------------------------------------
 
-// Puts a sequence into rows [row, row + seq_len) and counts those that are scored.
+// Puts a sequence into rows [row, row + seq_len) and counts the scored tokens.
 static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t epoch,
                                  uint64_t index, int32_t row, int64_t *n_scored, tern_error *err) {
     TERN_TRY(tern_token_set_sequence(set, epoch, index, t->sequence, t->marks, err));
@@ -70,7 +69,8 @@ static tern_train_batch batch_of(const tern_trainer *t, int32_t first, int32_t n
 
 // ---- A step ------------------------------------------------------------------------------------
 
-// A gradient is complete on this rank: its sum over the group begins while others are computed.
+// Called when a gradient is complete on this rank: its sum over the group begins while others are
+// computed.
 static void sum_array(void *user, tern_train_array *array) {
     loop *l = user;
     tern_trainer *t = l->t;
@@ -149,7 +149,7 @@ static tern_status add_gradients(loop *l, int64_t *n_all) {
 
 static tern_status run_step(loop *l) {
     tern_trainer *t = l->t;
-    int64_t step = t->step + 1, n_scored = 1; // of pairs the loss is a mean already
+    int64_t step = t->step + 1, n_scored = 1; // with pairs, the loss is already a mean
     TERN_TRY(t->contrastive ? tern_contrastive_step(t, l->err) : add_gradients(l, &n_scored));
     tern_train_batch b = batch_of(t, 0, 0);
     b.rate = tern_train_rate(&t->desc, step);
@@ -176,7 +176,7 @@ static tern_status read_number(tern_trainer *t, const char *name, bool clear, fl
     return clear ? t->backend->write(s->array, 0, 1, &zero, err) : TERN_OK;
 }
 
-// Mean loss of the first valid_tokens of the held-out text, in order; the ranks share it.
+// Mean loss of the first valid_tokens of the held-out text, in order; the ranks share the work.
 static tern_status validate(loop *l, double *loss) {
     tern_trainer *t = l->t;
     tern_slot *sum = tern_trainer_slot(t, "loss");
@@ -267,7 +267,7 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .seconds_left = NAN};
 }
 
-// Tokens or pairs a second since the last line of the log, and the time left at that pace.
+// Tokens or pairs per second since the last line of the log, and the time left at that pace.
 static void measure_speed(const loop *l, tern_train_event *e) {
     const tern_trainer *t = l->t;
     double steps_a_second = (double)(t->step - l->step_begun) / (tern_seconds() - l->begun);
@@ -344,7 +344,7 @@ static tern_status log_valid(loop *l) {
     return TERN_OK;
 }
 
-// A device that lags behind the host is not asked for a loss, and its time is unknown.
+// A device runs behind the host: the loss is not read from it, and its time is unknown.
 static tern_status tell_step(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
@@ -401,7 +401,8 @@ static tern_train_info info_of(const tern_trainer *t) {
     return i;
 }
 
-// Resumes from the newest checkpoint, or begins; then the log, and the caller learns the plan.
+// Resumes from the newest checkpoint, or begins; then opens the log and reports the plan to the
+// caller.
 static tern_status begin(loop *l) {
     tern_trainer *t = l->t;
     bool resumed = false;
@@ -451,7 +452,7 @@ static tern_status run(loop *l) {
     return TERN_OK;
 }
 
-// A run that failed before its first line leaves nothing that could be lost.
+// A run that failed before its first line leaves nothing to lose.
 static tern_status refuse_used(const char *folder, tern_error *err) {
     size_t n;
     int64_t newest, logged;

@@ -11,7 +11,7 @@
 
 // ---- Data --------------------------------------------------------------------------------------
 
-// Of a folder; a GGUF has its own.
+// For a tokenizer folder; a GGUF has the template in it.
 static tern_status take_chat_template(tern_trainer *t, const tern_file *file, tern_error *err) {
     tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
     if (file->chat_template.ptr) chat = file->chat_template;
@@ -32,7 +32,7 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     return take_chat_template(t, t->tokenizer_file, err);
 }
 
-// A base has a tokenizer of its own; its vocabulary may be padded.
+// A base has a tokenizer; its vocabulary may be padded.
 static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *info,
                                        tern_error *err) {
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, tern_lora_file(t->base), err));
@@ -43,7 +43,7 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
             err, TERN_ERR_ARGUMENT,
             "%s: was not made with the tokenizer of %s: build the shards with that one", info->path,
             t->desc.init);
-    // What the base puts before a text is in the shards, unless it is the end token.
+    // The token that the base puts before a text is in the shards, unless it is the end token.
     t->begins_by_marks = !(tern_tokenizer_adds_bos(t->tokenizer) &&
                            tern_tokenizer_bos(t->tokenizer) == info->end_id);
     return TERN_OK;
@@ -52,8 +52,8 @@ static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *i
 static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *info,
                                       tern_error *err) {
     TERN_TRY(open_tokenizer(t, err));
-    // The token that ended the previous text begins the next, unless the tokenizer has another:
-    // then the shards have it, too.
+    // The token that ended the previous text begins the next, unless the tokenizer has a different
+    // one: then the shards have it, too.
     int32_t bos = tern_tokenizer_adds_bos(t->tokenizer) ? tern_tokenizer_bos(t->tokenizer) : -1;
     t->has_own_bos = bos >= 0 && bos != info->end_id;
     t->config.n_vocab = info->n_vocab;
@@ -210,8 +210,8 @@ static void random_weight(const tern_trainer *t, const tern_slot *s, float *data
         for (uint64_t i = 0; i < s->n_rows * s->n_cols; i++) data[i] = 1;
 }
 
-// Ternary weights w = c * scale become master weights that are rounded to the same: their mean has
-// to be the scale, so they are divided by the share of codes that are not 0.
+// Ternary weights w = c * scale become master weights that round to the same codes: their mean must
+// be the scale, so they are divided by the share of codes that are not 0.
 static void masters_of(float *w, uint64_t n) {
     double sum = 0;
     float scale = 0;
@@ -228,7 +228,7 @@ static bool may_begin_with(const tern_slot *s, const tern_tensor *x, tern_ternar
     tern_matrix m = tern_tensor_matrix(x);
     *kind = (tern_ternary_kind){0};
     if (tern_dtype_is_float(x->type)) return true;
-    // Other decoded weights would do, too, but are a poor beginning to take unasked.
+    // Other decoded weights would work, too, but are a poor start to take silently.
     return s->is_ternary && tern_ternary_find(&m, false, kind, NULL) == TERN_OK && kind->is_ternary;
 }
 

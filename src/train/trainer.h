@@ -6,9 +6,9 @@
 //   pairs.c        pairs of texts, for the third kind: embedding models
 //   contrast.c     a step of those
 //   assistant.c    which tokens of chats are the assistant's
-//   train.c        the loop: batches, validation, when to keep a checkpoint
+//   train.c        the loop: batches, validation, when to write checkpoints
 //   log.c          a run's report, line by line
-//   identity.c     what makes a run this run: a resumed one must have the same
+//   identity.c     what identifies a run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
 //   plot.c         a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
@@ -30,8 +30,8 @@ typedef struct tern_train_preset {
     int32_t batch_tokens, seq_len;
 } tern_train_preset;
 const tern_train_preset *tern_train_preset_find(const char *name);
-// desc with every default filled in from its preset and recipe; *config: the model's, which is an
-// input for an adapter.
+// desc with every default filled in from its preset and recipe; *config: the model's; an input for
+// an adapter.
 tern_status tern_train_settle(tern_train_desc *desc, tern_config *config, tern_error *err);
 
 // Sets the number of steps (0: 1000) and the warm-up that follows from it unless one is given.
@@ -68,7 +68,7 @@ typedef struct tern_slot {
 
 typedef struct tern_trainer {
     tern_train_desc desc;                // all defaults filled in
-    int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: none
+    int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: not set
     uint32_t init_sum;                   // CRC-32 of the weights of desc.init, 0: none
     tern_config config;
     const tern_arch *arch;
@@ -81,27 +81,27 @@ typedef struct tern_trainer {
     tern_tokenizer *tokenizer;
     tern_file *tokenizer_file;       // its source, NULL: the base's
     char *chat_template;             // of the data's tokenizer_config.json, or NULL
-    tern_lora_base *base;            // of an adapter, NULL: all weights are trained
-    tern_contrastive *contrastive;   // of an embedding model; then there is no `data`. Else NULL
+    tern_lora_base *base;            // for an adapter, NULL: all weights are trained
+    tern_contrastive *contrastive;   // for an embedding model, which has no `data`; else NULL
     tern_assistant *assistant;       // which tokens are learnt, NULL: all
     int32_t end_id;                  // of a document, -1: none
-    bool has_own_bos;                // a text begins with another token than end_id
-    bool begins_by_marks;            // documents begin where the shards say, not with the end token
+    bool has_own_bos;                // a text begins with a token other than end_id
+    bool begins_by_marks;            // documents begin where the shards mark it, not at end tokens
     int64_t step;                    // steps done
     int64_t n_damaged;               // damaged checkpoints skipped on resume
-    int32_t steps_in_loss;           // summed in the array "loss"
+    int32_t steps_in_loss;           // steps summed in the array "loss"
     int64_t scored_in_loss;          // scored tokens in it
     int32_t *ids, *targets, *starts; // of this process' part of a step
     uint8_t *marks;                  // [seq_len + 1]
     int32_t *sequence;               // [seq_len + 1]
-    uint32_t n_arrays_pending;       // of the gradients that a group is summing
+    uint32_t n_arrays_pending;       // gradients that the group is summing
 } tern_trainer;
 
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err);
 void tern_trainer_close(tern_trainer *t);
 tern_slot *tern_trainer_slot(tern_trainer *t, const char *name); // NULL: none
-// The first weights: normal with deviation 0.02 (those that end a residual branch divided by
-// sqrt(2 layers), as GPT-2's), norms 1; or those of the model desc->init.
+// Initial weights: normal with deviation 0.02 (at the end of a residual branch divided by sqrt(2
+// layers), as in GPT-2), norms 1; or those of the model desc->init.
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
 // Normal numbers that depend on the seed and the weight's name alone.
 void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data);
@@ -111,7 +111,7 @@ bool tern_trainer_masks(const tern_trainer *t);
 
 // ---- Adapters ----------------------------------------------------------------------------------
 
-// Opens desc->init; t->arch and t->config become its own.
+// Opens desc->init; t->arch and t->config become the base's.
 tern_status tern_lora_open(tern_trainer *t, tern_error *err);
 void tern_lora_close(tern_lora_base *base); // NULL is allowed
 const tern_file *tern_lora_file(const tern_lora_base *base);
@@ -122,16 +122,16 @@ bool tern_lora_is_trained(const tern_value *v);
 // Fills the frozen slots, before anything is compiled; then A and B.
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
 tern_status tern_lora_init(tern_trainer *t, tern_error *err);
-// What an adapter's file says besides the training's settings.
+// Metadata of an adapter's file besides the training settings.
 tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w);
-// Appends the targets as the command line names them; a checksum of the base's weights.
+// Appends the targets by their names on the command line; a checksum of the base's weights.
 void tern_lora_put_targets(const tern_lora_base *base, tern_strbuf *out);
 uint32_t tern_lora_base_sum(const tern_lora_base *base);
 
 // ---- Embedding models (contrast.c) -------------------------------------------------------------
 
-// In the order of a run: the shape of desc->init, if there is one; its tokenizer and the pairs; how
-// many vectors a graph has to have room for; what a step needs besides graphs.
+// Called in this order: reads the shape of desc->init, if given; opens its tokenizer and the pairs;
+// says how many vectors a graph must have room for; allocates what a step needs besides graphs.
 tern_status tern_contrastive_open(tern_trainer *t, tern_error *err);
 tern_status tern_contrastive_read(tern_trainer *t, tern_error *err);
 int64_t tern_contrastive_n_vectors(const tern_trainer *t);
@@ -145,12 +145,12 @@ tern_status tern_contrastive_validate(tern_trainer *t, double *loss, double *rec
                                       double *recall_10, tern_error *err);
 bool tern_contrastive_validates(const tern_trainer *t);
 void tern_contrastive_info(const tern_trainer *t, tern_train_info *info);
-// Appends what makes its runs differ, as members of a JSON object.
+// Appends its part of the run's identity, as members of a JSON object.
 void tern_contrastive_describe(const tern_trainer *t, tern_strbuf *out);
 
 // ---- What assistants say -----------------------------------------------------------------------
 
-// From the chat template: what comes before an answer.
+// Finds in the chat template the mark before an answer.
 tern_status tern_assistant_open(tern_assistant **out, const tern_file *file,
                                 const tern_tokenizer *t, tern_error *err);
 void tern_assistant_close(tern_assistant *s); // NULL is allowed
@@ -163,18 +163,18 @@ void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint
 // Appends the identity as a JSON object: shape, recipe, schedule, seed, first weights, checksums of
 // the data, tokenizer. Call after the first weights are set.
 tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err);
-// Fails with the names and values of what differs when `run`, a value of doc or NULL, describes
-// another run. place: where it was found.
+// Fails with the names and values that differ if `run`, a value of doc or NULL, describes another
+// run. place: where it was found.
 tern_status tern_run_check(const tern_trainer *t, const tern_json_doc *doc, const tern_json *run,
                            const char *place, tern_error *err);
 
 // ---- The log (log.c) ---------------------------------------------------------------------------
 
-// "OUT/log.jsonl": a JSON object a line. The first one is {"run": what the run is, ...}, all others
-// begin with "step". A line reaches the file in one piece and at once, so that others may read
-// along; the last line of a killed process may lack its end.
+// "OUT/log.jsonl": a JSON object per line. The first one is {"run": its identity, ...}, all others
+// begin with "step". Each line is written at once and in one piece, so that others may follow the
+// file; the last line of a killed process may lack its end.
 typedef struct tern_train_log tern_train_log;
-// Begins a log; keep: the existing one continues after step t->step. *n_dropped: its lines of later
+// Begins a log; keep: the existing one continues after step t->step. *n_dropped: lines of later
 // steps, which the run will write again.
 tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, bool keep,
                                 int64_t *n_dropped, tern_error *err);
@@ -186,24 +186,22 @@ void tern_train_log_numbers(tern_train_log *log, const char *key, const double *
 tern_status tern_train_log_end(tern_train_log *log, tern_error *err);
 // The last step in a folder's log, 0: none.
 tern_status tern_train_log_steps(const char *folder, int64_t *n_steps, tern_error *err);
-// Fails if the log in desc.out is of another run; a missing one is no error.
+// Fails if the log in desc.out belongs to another run; a missing log is not an error.
 tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 
 // ---- Checkpoints -------------------------------------------------------------------------------
 
 // "OUT/step-00001000.gguf": a model of float master weights that `tern run` loads, with the moments
-// as tensors "adam.*", and under tern.train.* the step, the number of steps, what the run is, and a
-// CRC-32 of each tensor. Written whole under another name, then renamed; older
-// ones beyond desc->keep are removed after that.
-// For an adapter it has A and B only, since other programs read no file with more; the moments are
-// in "OUT/step-00001000.adam.gguf", which is complete before the adapter gets its name. Fails, and
-// leaves what is there, if a number of it is not finite.
+// as tensors "adam.*", and under tern.train.* the step, the number of steps, the run's identity,
+// and a CRC-32 of each tensor. Written whole under another name, then renamed; older ones beyond
+// desc->keep are removed after that. An adapter's file has A and B only, since other programs read
+// no file with more; the moments are in "OUT/step-00001000.adam.gguf", which is complete before the
+// adapter gets its name. If a value is not finite, fails and leaves the existing files.
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
-// Fails if the model or its tokenizer could not be written to a checkpoint, so that this is known
-// before the first step.
+// Fails, before the first step, if the model or its tokenizer cannot be written to a checkpoint.
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err);
-// Continues from the newest checkpoint of desc->out whose checksums are right. *found is false when
-// there is none. One of another run is refused with the names of what differs. t->desc.n_steps
+// Continues from the newest checkpoint of desc->out whose checksums are right. *found is false if
+// there is none. One of another run is refused with the names of the differences. t->desc.n_steps
 // becomes the checkpoint's unless the caller gave one. Then removes old ones, as writing does.
 tern_status tern_checkpoint_resume(tern_trainer *t, bool *found, tern_error *err);
 // How many checkpoints a folder has, and the step of the newest.

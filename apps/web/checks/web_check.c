@@ -1,4 +1,4 @@
-// The ladder of `tern diagnose`, for a page.
+// The checks of `tern diagnose`, for a page.
 #include <string.h>
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
@@ -6,7 +6,7 @@
 
 WEB_EXPORT(web_check) int32_t web_check(const char *json, uint32_t n);
 
-// A piece of the report, as soon as it is known.
+// Receives a piece of the report, as soon as it is known.
 WEB_IMPORT(web, report) void js_report(const char *text, uint32_t n);
 static bool on_text(void *user, const char *text, size_t n) {
     (void)user;
@@ -14,8 +14,8 @@ static bool on_text(void *user, const char *text, size_t n) {
     return true;
 }
 
-// Its JSON as `tern diagnose --json` has it, told piece by piece: the number of checks that failed.
-// The GPU may be waited for.
+// Reports the JSON of `tern diagnose --json` piece by piece; returns the number of failed checks.
+// May wait for the GPU.
 int32_t web_check(const char *json, uint32_t n) {
     static const char *const devices[] = {"cpu", "webgpu", "auto"};
     tern_error err = {0};

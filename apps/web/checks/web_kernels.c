@@ -1,5 +1,5 @@
 // The tests of the kernels (src/kernels/cpu/*/*_check.c and *_test.c), for a page: every variant
-// against the scalar one. This is their harness.
+// against the scalar one. This file is their harness.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +35,8 @@ void test_skip(const char *reason) { why_skipped = reason; }
 
 bool test_is_long(void) { return false; }
 
-// Runs the next test and leaves {"name", "ok", "detail", "seconds"}: 1. 0: there is none left, and
-// the next call begins again.
+// Runs the next test and leaves {"name", "ok", "detail", "seconds"}; returns 1. 0: none is left,
+// and the next call begins again.
 int32_t web_kernels_next(void) {
     if (!begun) next = first;
     begun = next != NULL;

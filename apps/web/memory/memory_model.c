@@ -1,14 +1,14 @@
-// The functions of tern.h that src/store calls, of the model that memory_model.h describes.
+// The functions of tern.h that src/store calls, for the model that memory_model.h describes.
 #include "memory_model.h"
 
 #include <string.h>
 #include "apps/web/web.h"
 
-// Fills vector[0..n_dims), or leaves it as it is: not known yet.
+// Fills to[0..n_dims), or leaves it unchanged if the vector is not known yet.
 WEB_IMPORT(memory, vector)
 void js_vector(const char *prompt, uint32_t n_prompt, const char *text, uint32_t n_text, float *to,
                uint32_t n_dims);
-// The text's tokens, or a guess.
+// The number of the text's tokens, or a guess.
 WEB_IMPORT(memory, count) uint32_t js_count(const char *text, uint32_t n);
 
 void tern_model_get_info(const tern_model *m, tern_model_info *info) {

@@ -1,12 +1,12 @@
-// SQLite's functions over the page's: see sqlite3.h. Of a statement, what its columns have is
-// copied here when it is asked for.
+// SQLite's functions over the page's: see sqlite3.h. A column's value is copied here when it is
+// requested.
 #include <stdbool.h>
 #include <string.h>
 #include "sqlite3.h"
 #include "apps/web/web.h"
 #include "base/alloc.h"
 
-#define COLUMNS 8 // of a row at most
+#define COLUMNS 8 // of a row, at most
 
 WEB_IMPORT(sqlite, open) int32_t js_open(void);
 WEB_IMPORT(sqlite, close) int32_t js_close(void);
@@ -33,9 +33,9 @@ struct sqlite3 {
 };
 struct sqlite3_stmt {
     int32_t handle;
-    void *columns[COLUMNS]; // copies of this row's
+    void *columns[COLUMNS]; // copies of this row's columns
 };
-static sqlite3 the_one; // that the page has opened
+static sqlite3 the_one; // opened by the page
 
 // ---- The file -----------------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ int sqlite3_extended_result_codes(sqlite3 *db, int on) {
     return SQLITE_OK;
 }
 int sqlite3_busy_timeout(sqlite3 *db, int ms) {
-    (void)db, (void)ms; // nobody else has the file
+    (void)db, (void)ms; // nothing else uses the file
     return SQLITE_OK;
 }
 int sqlite3_db_config(sqlite3 *db, int what, int value, int *out) {
@@ -147,7 +147,7 @@ int64_t sqlite3_column_int64(sqlite3_stmt *st, int column) {
 int sqlite3_column_bytes(sqlite3_stmt *st, int column) {
     return js_column_bytes(st->handle, column);
 }
-// NULL: there is none, it is empty, or there is no memory.
+// NULL: no value, an empty one, or out of memory.
 const void *sqlite3_column_blob(sqlite3_stmt *st, int column) {
     int32_t n = js_column_bytes(st->handle, column);
     if (n <= 0) return NULL;

@@ -1,6 +1,6 @@
-// SQLite as src/store uses it, in a page: the functions of its C interface by those of the page's
-// own SQLite (packages/tern/src/memory/sqlite.ts), which is another module with another memory. In
-// the place of SQLite's header; names and numbers are SQLite's.
+// SQLite as src/store uses it, in a page: the functions of its C interface, over the page's SQLite
+// (packages/tern/src/memory/sqlite.ts), a separate module with separate memory. Replaces SQLite's
+// header; names and numbers are SQLite's.
 #ifndef TERN_APPS_WEB_MEMORY_SQLITE3_H
 #define TERN_APPS_WEB_MEMORY_SQLITE3_H
 
@@ -38,7 +38,7 @@ int sqlite3_busy_timeout(sqlite3 *db, int ms);
 int sqlite3_db_config(sqlite3 *db, int what, int value, int *out);
 int sqlite3_exec(sqlite3 *db, const char *sql, void *callback, void *user, char **error);
 int sqlite3_extended_errcode(sqlite3 *db);
-const char *sqlite3_errmsg(sqlite3 *db); // lives until the next call
+const char *sqlite3_errmsg(sqlite3 *db); // valid until the next call
 int sqlite3_changes(sqlite3 *db);
 int sqlite3_get_autocommit(sqlite3 *db);
 int64_t sqlite3_last_insert_rowid(sqlite3 *db);

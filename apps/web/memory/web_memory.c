@@ -1,11 +1,11 @@
-// A memory (include/tern_memory.h) in a page: the store as it is, over the page's SQLite, with a
-// model that is elsewhere (memory_model.h).
+// A memory (include/tern_memory.h) in a page: the unchanged store, over the page's SQLite, with a
+// model outside this module (memory_model.h).
 //
-// Vectors and tokens are not known at once, and nothing here can wait. So a call may be made
-// several times: while something that it asked was not known, the page undoes what it did, finds
-// out, and makes the call again.
+// Vectors and token counts are not available at once, and nothing here can wait. So a call may be
+// made several times: if it needed unknown values, the page rolls back, computes them, and repeats
+// the call.
 //
-// One store for each instance of the module. Calls are as web.h says.
+// One store for each instance of the module. Calls follow web.h.
 #include <string.h>
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
@@ -92,7 +92,7 @@ int32_t memory_open(const char *json, uint32_t n) {
 
 // ---- Arguments ----------------------------------------------------------------------------------
 
-typedef struct request { // of any of the calls
+typedef struct request { // for any of the calls
     web_args args;
     tern_memory_item item;
     tern_memory_add_params add;
@@ -235,7 +235,7 @@ static bool put_record(void *user, const tern_memory_record *record) {
     return !w->out->failed;
 }
 
-// All that fit, or, with its text, the one of an id.
+// Lists all records that fit, or one record by its id, with its text.
 int32_t memory_list(const char *json, uint32_t n) {
     tern_error err = {0};
     request r = {0};

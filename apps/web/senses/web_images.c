@@ -1,4 +1,4 @@
-// Images, for models that see (docs/images.md): the page decodes them, and gives pixels.
+// Images, for vision models (docs/images.md): the page decodes them and passes pixels.
 #include <string.h>
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
@@ -13,7 +13,7 @@ WEB_EXPORT(web_classify) int32_t web_classify(int32_t model, const char *json, u
 WEB_EXPORT(web_embed_images)
 int32_t web_embed_images(int32_t model, const char *json, uint32_t n);
 
-#define PIXELS_MAX 89478485 // of an image, as of one that is read from a file
+#define PIXELS_MAX 89478485 // of an image, as for images from files
 
 struct web_image {
     int32_t id;
@@ -24,7 +24,7 @@ static int32_t last_image;
 
 // ---- Pixels -------------------------------------------------------------------------------------
 
-// {"width", "height", "at"} each: at is where the page has put its bytes, red, green, blue.
+// {"width", "height", "at"} each: at is the address where the page put its bytes, red, green, blue.
 static tern_status read_images(web_args *args, const char *what, const tern_json *array,
                                tern_image **out, tern_error *err) {
     size_t i = 0;
@@ -47,7 +47,7 @@ static tern_status read_images(web_args *args, const char *what, const tern_json
     return TERN_OK;
 }
 
-// A call about images, which the GPU may be waited for in.
+// A call about images, which may wait for the GPU.
 typedef struct asking {
     web_model *model;
     web_args args;
@@ -55,7 +55,7 @@ typedef struct asking {
     tern_image *images; // [array->n]
 } asking;
 
-// json: "images", and what `more` is. Close it in any case.
+// json: "images", and the member `more`. Close it in any case.
 static tern_status open_asking(asking *a, int32_t model, const char *what, const char *json,
                                uint32_t n, const web_field *more, tern_error *err) {
     const web_field fields[] = {{"images", WEB_ARRAY, &a->array, 0, 0, NULL}, *more};
@@ -99,7 +99,7 @@ static int32_t add_image(web_model *m, tern_image_tokens *image, tern_error *err
     return s->id;
 }
 
-// What the model makes of an image, or of two frames of a video: the image's id.
+// Encodes an image, or two frames of a video, by the model; returns the image's id.
 int32_t web_see(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     asking a;
@@ -132,7 +132,7 @@ int32_t web_image_close(int32_t id) {
     return 0;
 }
 
-// images of their ids; *n_rows: of all of them.
+// Finds images by their ids; *n_rows: rows of all of them.
 static tern_status find_images(const int32_t *ids, size_t n, tern_image_tokens **images,
                                size_t *n_rows, tern_error *err) {
     *n_rows = 0;
@@ -174,7 +174,7 @@ static tern_status place(placing *p, const web_model *m, const char *json, uint3
                                    p->n_ids + n_rows, &p->n_out, err);
 }
 
-// {"ids", "images"}: a prompt with its images, as web_tokenize leaves one.
+// {"ids", "images"}: puts images into a prompt; the result is like web_tokenize's.
 int32_t web_images_place(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     placing p = {0};
@@ -221,7 +221,7 @@ static tern_status classify(const asking *a, tern_classify_params *params, tern_
     return tern_classify(a->model->model, a->images, a->array->n, params, *hits, err);
 }
 
-// Of each image the likeliest labels.
+// The likeliest labels for each image.
 int32_t web_classify(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     asking a;
@@ -237,7 +237,7 @@ int32_t web_classify(int32_t model, const char *json, uint32_t n) {
     return answer;
 }
 
-// Vectors of images, to where `to` says: [images, n_dims].
+// Writes vectors of images to the address `to`: [images, n_dims].
 int32_t web_embed_images(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     asking a;

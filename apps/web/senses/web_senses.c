@@ -1,4 +1,4 @@
-// What a model's senses are.
+// Describes a model's senses.
 #include <stdio.h>
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
@@ -12,11 +12,11 @@ void web_senses_close(web_model *m) {
     web_speeches_close(m);
 }
 
-// {"vision": {...}, "audio_rate", "voice_size", "codec_rate"}, beside what web_model_info says.
+// {"vision": {...}, "audio_rate", "voice_size", "codec_rate"}, in addition to web_model_info.
 int32_t web_senses(int32_t model) {
     tern_error err = {0};
     tern_media_info i;
-    char voice[16] = "null"; // it does not speak
+    char voice[16] = "null"; // not a speech model
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     tern_model_get_media_info(m->model, &i);

@@ -1,4 +1,4 @@
-// Sounds, for models that hear (docs/sound.md): the page decodes them, and gives samples.
+// Sounds, for speech recognition (docs/sound.md): the page decodes them and passes samples.
 #include <string.h>
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
@@ -15,8 +15,8 @@ int32_t web_transcriber_feed(int32_t id, const float *samples, uint32_t n_sample
 WEB_EXPORT(web_transcriber_end) int32_t web_transcriber_end(int32_t id);
 WEB_EXPORT(web_transcriber_close) int32_t web_transcriber_close(int32_t id);
 
-// A segment as soon as it is there. The call is suspended meanwhile, where the browser can do so,
-// and may be asked to end: 0.
+// Receives a segment as soon as it is complete. The call is suspended meanwhile if the browser can;
+// returning 0 ends the transcription.
 WEB_IMPORT(web, segment) int32_t js_segment(const char *json, uint32_t n);
 
 static bool tell(const tern_segment *s, bool partial) {
@@ -32,7 +32,7 @@ static bool tell(const tern_segment *s, bool partial) {
     tern_strbuf_puts(&b, partial ? "],\"partial\":true}" : "]}");
     bool goes_on = !b.failed && js_segment(b.ptr, (uint32_t)b.len) != 0;
     tern_strbuf_free(&b);
-    web_gpu_enter(true); // others may have called meanwhile
+    web_gpu_enter(true); // other calls may have come meanwhile
     return goes_on;
 }
 
@@ -46,7 +46,7 @@ static bool on_partial(void *user, const tern_segment *s) {
     return tell(s, true);
 }
 
-// Of what is heard whole or live. The texts live as long as args.
+// Reads the parameters of a whole or live transcription. The texts live as long as args.
 static tern_status read_params(web_args *args, const char *what, const char *json, size_t n,
                                tern_transcribe_params *params, tern_error *err) {
     float seconds = 0, tokens = 0;
@@ -66,14 +66,14 @@ static tern_status read_params(web_args *args, const char *what, const char *jso
     return TERN_OK;
 }
 
-// What is said, told segment by segment: {"language"}. The GPU may be waited for.
+// Transcribes, and reports segment by segment; leaves {"language"}. May wait for the GPU.
 int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, int32_t rate,
                        const char *json, uint32_t n) {
     tern_error err = {0};
     web_args args = {0};
     tern_transcription out = {0};
     tern_transcribe_params params = {0};
-    // The samples stay the page's: they are read alone.
+    // The samples stay the page's: they are only read.
     const tern_sound sound = {.rate = rate, .n = n_samples, .samples = (float *)(uintptr_t)samples};
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
@@ -125,7 +125,7 @@ static live_transcriber **place_of(int32_t id, tern_error *err) {
     return NULL;
 }
 
-// The id of a sound that is to be fed.
+// The id of a live transcription, which the page then feeds.
 int32_t web_transcriber(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     web_args args = {0};
@@ -150,7 +150,7 @@ int32_t web_transcriber(int32_t model, const char *json, uint32_t n) {
     return h->id;
 }
 
-// Samples more, or the end: what was said meanwhile is told. The GPU may be waited for.
+// Takes more samples, or the end; reports the segments completed meanwhile. May wait for the GPU.
 int32_t web_transcriber_feed(int32_t id, const float *samples, uint32_t n_samples) {
     tern_error err = {0};
     live_transcriber **at = place_of(id, &err);

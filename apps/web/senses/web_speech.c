@@ -1,4 +1,4 @@
-// Speech (docs/sound.md): a model and a codec say a text step by step, so that the page is served
+// Speech (docs/sound.md): a model and a codec speak a text step by step, so that the page can run
 // in between and may stop.
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
@@ -35,7 +35,7 @@ void web_speeches_close(const web_model *m) {
             at = &(*at)->next;
 }
 
-// What is asked for.
+// The request.
 typedef struct request {
     web_args args;
     const char *text;
@@ -54,7 +54,7 @@ static tern_status read_request(request *r, const char *json, size_t n, tern_err
         {"ids", WEB_ARRAY, &r->ids, 0, 0, NULL},
         {"codec", WEB_INT, &r->codec, 0, INT32_MAX, NULL},
         {"voice", WEB_STRING, &p->voice, 0, 0, NULL},
-        {"speaker", WEB_COUNT, &speaker, 0, 0, NULL}, // where the page has put it
+        {"speaker", WEB_COUNT, &speaker, 0, 0, NULL}, // the address where the page put it
         {"n_speaker", WEB_INT, &n_speaker, 0, INT32_MAX, NULL},
         {"temperature", WEB_NUMBER, &p->temperature, -1, 100, NULL},
         {"top_p", WEB_NUMBER, &p->top_p, 0, 1, NULL},
@@ -103,7 +103,7 @@ static int32_t add_speech(web_model *m, web_model *codec, const request *r, tern
     return s->id;
 }
 
-// The id of what is to be said.
+// Begins a speech; returns its id.
 int32_t web_speak(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     request r = {.codec = 0};
@@ -123,8 +123,8 @@ static speech **place_of(int32_t id, tern_error *err) {
     return NULL;
 }
 
-// A step, tern_speech_next's: {"at", "n", "over", ...}, samples of the module's memory until the
-// next step, and what was said so far. The GPU may be waited for.
+// One step, by tern_speech_next: {"at", "n", "over", ...}, with samples in the module's memory,
+// valid until the next step, and the text so far. May wait for the GPU.
 int32_t web_speak_next(int32_t id) {
     tern_error err = {0};
     const float *samples;

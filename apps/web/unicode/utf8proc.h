@@ -1,6 +1,6 @@
-// What the library uses of utf8proc, declared as in its header, for the WebAssembly modules: there
-// web_unicode.c takes its place. What is not declared here does not compile for browsers. That the
-// constants are utf8proc's is checked where the tables are (unicode_tables.inc).
+// The part of utf8proc that the library uses, declared as in its header, for the WebAssembly
+// modules: there web_unicode.c replaces it. Code that uses other parts does not compile for
+// browsers. unicode_tables.inc checks that the constants are utf8proc's.
 #ifndef UTF8PROC_H
 #define UTF8PROC_H
 
@@ -57,7 +57,7 @@ typedef enum {
 
 enum { UTF8PROC_ERROR_NOTASSIGNED = -4, UTF8PROC_ERROR_INVALIDOPTS = -5 };
 
-// No category, class 0, and itself for what is no code point.
+// For invalid code points: no category, class 0, and the number itself.
 utf8proc_category_t utf8proc_category(utf8proc_int32_t c);
 const utf8proc_property_t *utf8proc_get_property(utf8proc_int32_t c);
 utf8proc_int32_t utf8proc_tolower(utf8proc_int32_t c);
@@ -65,13 +65,13 @@ utf8proc_int32_t utf8proc_toupper(utf8proc_int32_t c);
 utf8proc_int32_t utf8proc_totitle(utf8proc_int32_t c);
 
 // options: STABLE|DECOMPOSE, the same with COMPAT, or CASEFOLD. Returns how many code points c
-// becomes, of which at most room are written, or an error. last_boundclass is not used.
+// becomes (at most room are written), or an error. last_boundclass is not used.
 utf8proc_ssize_t utf8proc_decompose_char(utf8proc_int32_t c, utf8proc_int32_t *out,
                                          utf8proc_ssize_t room, utf8proc_option_t options,
                                          int *last_boundclass);
 
-// options: STABLE|COMPOSE. Composes in place what is decomposed and in canonical order. Returns the
-// new length, or an error.
+// options: STABLE|COMPOSE. Composes decomposed text in canonical order, in place. Returns the new
+// length, or an error.
 utf8proc_ssize_t utf8proc_normalize_utf32(utf8proc_int32_t *codes, utf8proc_ssize_t n,
                                           utf8proc_option_t options);
 

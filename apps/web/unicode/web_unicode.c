@@ -1,8 +1,8 @@
 // The functions of utf8proc that the library uses, with the same answers from smaller tables: 33 KB
 // of memory instead of 335, and 20 KB of a page's download (gzip) instead of 75. Only the
-// WebAssembly modules contain this file. tools/make_unicode_tables.c asks utf8proc itself for all
-// answers and writes the tables; tests/web_unicode_test.c compares the two. Nothing here is ever
-// written: any thread may call.
+// WebAssembly modules contain this file. tools/make_unicode_tables.c gets all answers from utf8proc
+// and writes the tables; tests/web_unicode_test.c compares the two. Nothing here is ever written:
+// any thread may call.
 #include "utf8proc.h"
 #include <stdbool.h>
 
@@ -10,7 +10,7 @@
 // blocks of 16: blocks[] has the number of a block, pages[16 * block + page % 16] where the page's
 // runs begin. A run is two bytes: its length less 1, and a kind; kinds[kind] has the value of its
 // first, third, ... code point and that of its second, fourth, ...: alphabets in which capitals and
-// small letters alternate are one run. What is alike is stored once.
+// small letters alternate are one run. Equal parts are stored once.
 typedef struct property {
     const uint8_t *blocks;
     const uint16_t *pages;
@@ -19,10 +19,10 @@ typedef struct property {
     int shift;
 } property;
 
-// changes[..][value of cases] is what becomes of a code point, less itself.
+// changes[..][value of cases]: the mapped code point minus the original.
 enum { LOWER, UPPER, TITLE, FOLD };
 
-// A code point that becomes several when case is folded; 0 after the last.
+// A code point that case folding maps to several; 0 after the last.
 typedef struct long_fold {
     uint16_t code, to[3];
 } long_fold;
@@ -82,7 +82,7 @@ enum {
     SYLLABLE = 0xAC00,
     LEAD = 0x1100,
     VOWEL = 0x1161,
-    TRAIL = 0x11A7, // one before the first: trail 0 is none
+    TRAIL = 0x11A7, // one before the first: trail 0 means none
     N_LEADS = 19,
     N_VOWELS = 21,
     N_TRAILS = 28,
@@ -105,10 +105,10 @@ static int32_t read_signed(const uint8_t **in) {
     return (int32_t)(v >> 1) ^ -(int32_t)(v & 1);
 }
 
-// The mapping of c as the tables have it, one step; the number of its code points. 0: it has none
-// of this kind. A shape is 0 for no mapping, 2n - 1 for a canonical one of n code points, 2n for a
-// compatible one. A page's runs of shapes come after two bytes, the place of its mappings, of which
-// each is written as the differences to the one before.
+// One step of c's mapping in the tables; returns the number of its code points. 0: it has none of
+// this kind. A shape is 0 for no mapping, 2n - 1 for a canonical one of n code points, 2n for a
+// compatible one. A page's runs of shapes come after two bytes, the place of its mappings, each of
+// them written as differences to the one before.
 static int read_mapping(uint32_t c, bool compatible, int32_t to[UNICODE_LONGEST]) {
     const uint8_t *page = page_of(&shapes, c), *run = page + 2;
     uint32_t at = c & ((1U << shapes.shift) - 1);
@@ -180,7 +180,7 @@ utf8proc_ssize_t utf8proc_decompose_char(utf8proc_int32_t c, utf8proc_int32_t *o
 
 // ---- Composition --------------------------------------------------------------------------------
 
-// 0: they stay two.
+// Composes two code points; 0: they stay two.
 static int32_t compose_hangul(int32_t first, int32_t second) {
     int32_t lead = first - LEAD, syllable = first - SYLLABLE;
     int32_t vowel = second - VOWEL, trail = second - TRAIL;
@@ -193,9 +193,9 @@ static int32_t compose_hangul(int32_t first, int32_t second) {
     return 0;
 }
 
-// The same. Pairs with one end are in the order of their first code points and written as the
-// differences to the pair before: by how much the first is more, and the composed one more than
-// that.
+// The same by the tables. Pairs with one end are sorted by their first code points and written as
+// differences to the pair before: the increase of the first, and by how much the composed one's
+// increase exceeds it.
 static int32_t compose_pair(int32_t first, int32_t second) {
     int low = 0, high = N_OF(pair_ends);
     while (low < high) {
@@ -220,7 +220,7 @@ utf8proc_ssize_t utf8proc_normalize_utf32(utf8proc_int32_t *codes, utf8proc_ssiz
                                           utf8proc_option_t options) {
     if (options != (UTF8PROC_STABLE | UTF8PROC_COMPOSE)) return UTF8PROC_ERROR_INVALIDOPTS;
     utf8proc_ssize_t kept = 0, starter = -1;
-    int highest = -1; // class of what stands between the starter and codes[i]; -1: nothing does
+    int highest = -1; // highest class between the starter and codes[i]; -1: nothing between
     for (utf8proc_ssize_t i = 0; i < n; i++) {
         int class = utf8proc_get_property(codes[i])->combining_class;
         if (starter >= 0 && class > highest) {

@@ -1,10 +1,10 @@
-// One of a model's graphs on arrays that have names.
+// One of a model's graphs on named arrays.
 #include <string.h>
 #include "base/alloc.h"
 #include "tasks/compute/traced.h"
 #include "tern_tools.h"
 
-#define ROWS_MAX 65536 // of a dimension
+#define ROWS_MAX 65536 // rows of a dimension
 
 typedef struct job {
     tern_model *model;
@@ -114,7 +114,7 @@ static tern_status use_all_rows(job *j, tern_vid outputs, tern_error *err) {
     return TERN_OK;
 }
 
-// Indices have to be rows of what they choose from; those of wanted rows also ascend.
+// Each index must be a row of the array it selects from; indices of wanted rows must also ascend.
 static tern_status check_indices(const job *j, const tern_node *n, tern_error *err) {
     const tern_graph *g = &j->of->built;
     bool ids = n->op == TERN_OP_EMBED;

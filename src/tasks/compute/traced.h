@@ -1,8 +1,8 @@
-// A graph of a model, run for the sake of some of the values on the way.
+// A graph of a model, run to read some of its intermediate values.
 //
-// What runs is a copy of the lowered graph, with those values as its only outputs that are asked
-// for: nothing else is computed, and fusion leaves them be. They are read from a trace of the run,
-// so that any value can be had on any device, not only what the architecture calls an output.
+// What runs is a copy of the lowered graph that has those values as its only wanted outputs:
+// nothing else is computed, and fusion leaves them alone. They are read from a trace of the run, so
+// any value can be read on any device, not only what the architecture calls an output.
 #ifndef TERN_TASKS_COMPUTE_TRACED_H
 #define TERN_TASKS_COMPUTE_TRACED_H
 
@@ -25,8 +25,8 @@ tern_status tern_traced_choose(tern_traced *t, tern_model *m, const tern_model_g
 // Compiles it where the model is, for at most n_rows rows of any dimension.
 tern_status tern_traced_open(tern_traced *t, int32_t n_rows, int32_t n_context,
                              tern_kv_type kv_type, tern_error *err);
-// Runs it from position 0, and shows each value on the way: of the wanted ones, all that the device
-// computes by themselves.
+// Runs it from position 0, and shows each intermediate value: all of the wanted ones that the
+// device computes separately.
 tern_status tern_traced_run(tern_traced *t, tern_batch *batch, tern_tap_fn on_value, void *ctx,
                             tern_error *err);
 void tern_traced_close(tern_traced *t);

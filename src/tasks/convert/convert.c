@@ -25,7 +25,7 @@ void tern_convert_note(const conversion *c, const char *format, ...) {
     tern_strbuf_free(&text);
 }
 
-// What sees two frames has them as a dimension of their own in folders.
+// In folders, the patch kernel of a tower that sees two frames has a dimension for the frames.
 static bool has_frames(const conversion *c, const item *it) {
     const char *weight = "patch_embed.proj.weight";
     size_t n = strlen(it->name), m = strlen(weight);
@@ -33,8 +33,8 @@ static bool has_frames(const conversion *c, const item *it) {
            n > m && strcmp(it->name + n - m, weight) == 0;
 }
 
-// Of tables of positions and of squares of pixels, which folders have with more dimensions; or with
-// less, where their numbers are pixel by pixel and not colour by colour.
+// For tables of positions and patch kernels. Folders give them more dimensions, or fewer where
+// their numbers go pixel by pixel and not colour by colour.
 static int image_shape(const item *it, uint64_t ne[4]) {
     bool to_rows = it->to_gguf != (it->moves.columns.a != 0);
     if (it->change == TERN_CHANGE_LEADING) return it->to_gguf ? ne[1] > 1 ? 2 : 1 : 3;
@@ -89,8 +89,8 @@ static int output_shape(const item *it, uint64_t ne[4]) {
 
 // ---- RoPE's factors ----------------------------------------------------------------------------
 
-// What scales RoPE is numbers of config.json, and tensors in GGUF: Llama 3's four numbers are one
-// tensor of factors, and two sets of factors are two.
+// RoPE's scaling is numbers in config.json and tensors in GGUF: Llama 3's four numbers become one
+// tensor of factors, and two sets of factors two.
 static const char *const factor_names[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                            "rope_factors_long.weight"};
 
@@ -111,7 +111,7 @@ static tern_status read_factors(const conversion *c, const char *name, float *ou
                      TERN_ROPE_PAIRS_MAX);
 }
 
-// For config.json. Factors that are not Llama 3's are two sets that are the same.
+// For config.json. Factors other than Llama 3's are written as two equal sets.
 static tern_status take_rope_factors(conversion *c, tern_error *err) {
     tern_rope_attrs *a = &c->config.rope;
     bool is_one = a->scaling == TERN_ROPE_FACTORS;
@@ -132,7 +132,7 @@ static tern_status add_rope_factors(conversion *c, tern_error *err) {
     c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
     if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
     if (!proportional) tern_rope_llama3_factors(a, c->rope_factors);
-    for (int i = 0; proportional && i < a->n_rot / 2; i++) // as llama.cpp has them
+    for (int i = 0; proportional && i < a->n_rot / 2; i++) // as in llama.cpp
         c->rope_factors[i] = i < (int)((float)a->n_rot * a->factor) / 2 ? 1 : 1e30f;
     c->items[c->n_items++] = (item){.values = c->rope_factors,
                                     .n_values = (uint64_t)a->n_rot / 2,
@@ -196,7 +196,7 @@ static const tern_tensor *keep_view(conversion *c, tern_tensor view) {
     return &c->views[c->n_views++];
 }
 
-// A folder's tensor becomes several of a GGUF. Their rows of the table follow each other.
+// A folder's tensor becomes several of a GGUF. Their table rows are adjacent.
 static tern_status add_shares(conversion *c, const tern_tensor *t, const tern_tensor_row *row,
                               tern_error *err) {
     char layer_name[128], name[128];
@@ -239,7 +239,7 @@ static tern_status add_joined(conversion *c, const tern_tensor *t, const tern_te
     return add_item(c, keep_view(c, all), name, err);
 }
 
-// A folder has each expert apart.
+// A folder stores each expert separately.
 static tern_status add_experts(conversion *c, const tern_tensor *t, const char *name,
                                tern_error *err) {
     static const char word[] = ".experts.";
@@ -255,7 +255,7 @@ static tern_status add_experts(conversion *c, const tern_tensor *t, const char *
     return TERN_OK;
 }
 
-// Squares as the rows that they are, whose numbers can change places.
+// A patch kernel as rows, whose numbers can be permuted.
 static const tern_tensor *view_rows(conversion *c, const tern_tensor *t) {
     tern_tensor rows = *t;
     rows.n_dims = 2;
@@ -349,8 +349,8 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     return tern_convert_put_vocabulary(c, err);
 }
 
-// Blocks that are not run are not written: what counts them goes, and the number of blocks is put
-// in its place.
+// Blocks that are not run are not written: the key that counts them is dropped, and the number of
+// blocks is replaced.
 static bool tells_ignored_blocks(const conversion *c, const char *key, tern_str arch) {
     static const char *const names[] = {"nextn_predict_layers", "block_count"};
     if (!c->config.n_ignored_blocks || strncmp(key, arch.ptr, arch.len) != 0) return false;
@@ -370,7 +370,7 @@ static tern_status copy_meta(conversion *c) {
         tern_meta m = c->file->metas[i];
         if (strncmp(m.key, "split.", 6) == 0 || strcmp(m.key, "general.file_type") == 0) continue;
         if (strncmp(m.key, "tern.train.", 11) == 0 || tells_ignored_blocks(c, m.key, old)) continue;
-        if (strncmp(m.key, "quantize.imatrix.", 17) == 0) continue; // of numbers that were rounded
+        if (strncmp(m.key, "quantize.imatrix.", 17) == 0) continue; // of the input's quantization
         if (renamed && strcmp(m.key, "general.architecture") == 0) {
             TERN_TRY(tern_gguf_put_str(c->gguf, m.key, (tern_str){arch_name, strlen(arch_name)}));
             continue;
@@ -473,7 +473,7 @@ static tern_status declare_st(conversion *c, const item *it) {
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 
-// A folder's two parts in one config.json; how images are made ready for the one that sees.
+// Both parts of a folder in one config.json, and the preprocessing of images for the vision tower.
 static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_error *err) {
     const tern_vision *v = &c->config.vision;
     tern_strbuf both = {0}, rules = {0};
@@ -488,7 +488,7 @@ static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_e
     return status;
 }
 
-// How a folder's images are made ready, and the labels in its config.
+// A folder's image preprocessing, and the labels in its config.
 static tern_status write_image_files(conversion *c, tern_strbuf *config, tern_error *err) {
     tern_strbuf rules = {0};
     if (c->config.n_labels) TERN_TRY(tern_images_put_labels(c->file, &c->config, config, err));
@@ -557,7 +557,7 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-// GGUF's table has its factor in it, and its head another one: they are not the same matrix.
+// In GGUF the table has one factor folded in and the head another: they are not the same matrix.
 static tern_status refuse_tied(const conversion *c, tern_error *err) {
     bool folds = c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded;
     if (!folds || !c->config.tied_head ||
@@ -569,8 +569,8 @@ static tern_status refuse_tied(const conversion *c, tern_error *err) {
                      c->arch->name);
 }
 
-// In a GGUF what sees is a file of its own, in a folder it is with the text, whose tensors have
-// other names then.
+// In a GGUF the vision tower is a separate file; a folder has it with the text, whose tensors then
+// have other names.
 static void take_vision(conversion *c) {
     if (c->to_gguf || !c->config.vision.n_layers) {
         c->vision = c->config.vision;

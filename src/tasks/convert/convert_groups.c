@@ -1,5 +1,5 @@
-// Groups of codes that folders of other programs have, as blocks of GGUF types: Q4_0 and Q8_0 where
-// the offset is that of their middle, Q4_1 where it is a number of 16 bits. No code changes.
+// Groups of codes in folders of other programs, as blocks of GGUF types: Q4_0 and Q8_0 if the
+// offset is the middle code, Q4_1 if it is a 16-bit number. No code changes.
 #include <string.h>
 #include "base/half.h"
 #include "tasks/convert/convert_private.h"
@@ -46,7 +46,7 @@ tern_status tern_convert_find_group_type(const tern_tensor *t, tern_dtype *type,
     return status;
 }
 
-// One block of 32; codes of four bits lie i and i + 16 in a byte.
+// Writes one block of 32; a byte has the 4-bit codes i and i + 16.
 static void put_block(tern_dtype to, const uint8_t *codes, float scale, float offset,
                       uint8_t *out) {
     uint16_t d = tern_f32_to_f16(scale), min = tern_f32_to_f16(offset);

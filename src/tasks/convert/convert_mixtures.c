@@ -1,6 +1,6 @@
 // Mixtures: matrices that matter more get more bits.
 //
-// The rules are those of llama.cpp, by which files of these names are known (src/llama-quant.cpp,
+// The rules are llama.cpp's, which files with these names follow (src/llama-quant.cpp,
 // llama_tensor_get_type_impl, read in November 2026): the first row that fits decides, and a matrix
 // that none fits gets the mixture's own type. Left out are rules for Falcon 40B and Llama 70B.
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef enum mix_part {
     PART_K,
     PART_DOWN,
     PART_OUTPUT,
-    PART_OUTSIDE, // of experts: what is none of them
+    PART_OUTSIDE, // in a mixture of experts: not an expert
 } mix_part;
 
 typedef enum mix_place {

@@ -1,9 +1,9 @@
-// Folders whose matrices are packed as MLX has them; formats/hf_packed.c reads them, and says how.
+// Writes folders with matrices packed in MLX's form, which formats/hf_packed.c reads and describes.
 //
 // x.weight becomes three tensors: x.weight, words of 32 bits with the codes of a row, the lowest
 // bits first; x.scales and x.biases, a number of 16 bits for each group of columns:
 //     number = scale * code + bias
-// All matrices and tables are packed whose rows are whole groups; MLX sees by x.scales which.
+// All matrices and tables whose rows are whole groups are packed; MLX recognizes them by x.scales.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -66,14 +66,14 @@ void tern_convert_mlx_sizes(const item *it, size_t n, size_t *words, size_t *sca
     *scales = n / tern_dtype_block_n(it->type) * 2;
 }
 
-// A row's words, scales and biases; codes: [n], to work in.
+// A row's words, scales and biases; codes: [n], work space.
 void tern_convert_put_mlx(const item *it, const float *x, size_t n, uint8_t *codes, uint8_t *out) {
     size_t words, scales;
     const tern_dtype_affine a = {.bits = it->mlx_bits,
                                  .group = (int)tern_dtype_block_n(it->type),
                                  .is_bf16 = it->mlx_is_bf16};
     tern_convert_mlx_sizes(it, n, &words, &scales);
-    // Both are at even places: rows are whole groups, of 16 bytes and more.
+    // Both are at even addresses: rows are whole groups of at least 16 bytes.
     tern_dtype_quantize_affine(&a, x, n, codes, (uint16_t *)(void *)(out + words),
                                (uint16_t *)(void *)(out + words + scales));
     if (it->mlx_bits == 8) memcpy(out, codes, n);
@@ -81,7 +81,7 @@ void tern_convert_put_mlx(const item *it, const float *x, size_t n, uint8_t *cod
         out[i / 2] = (uint8_t)(codes[i] | codes[i + 1] << 4);
 }
 
-// What config.json says more: under both names that programs look for.
+// The additions to config.json, under both names that programs look for.
 void tern_convert_put_mlx_config(const conversion *c, tern_strbuf *json) {
     static const char *const keys[] = {"quantization", "quantization_config"};
     while (json->len > 0 && json->ptr[json->len - 1] != '}') json->len--;

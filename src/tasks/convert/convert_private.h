@@ -1,6 +1,6 @@
-// What the parts of a conversion share: convert.c (containers, the main loop), convert_rows.c (what
-// is in the tensors), convert_types.c and convert_mixtures.c (which element type each tensor gets),
-// convert_tokenizer.c, convert_tower.c (the part that sees).
+// What the parts of a conversion share: convert.c (containers, the main loop), convert_rows.c
+// (tensor contents), convert_types.c and convert_mixtures.c (which element type each tensor gets),
+// convert_tokenizer.c, convert_tower.c (the vision tower).
 #ifndef TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 #define TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 
@@ -12,15 +12,15 @@
 #include "tasks/tasks.h"
 #include "tern_tools.h"
 
-// What a mixture's rules ask of a model.
+// What a mixture's rules need to know about a model.
 typedef struct tern_convert_mixing {
     tern_type mixture;
     int n_layers, n_heads_per_key, n_experts;
     bool has_importance;
     const bool *has_values; // [n_layers] whether it has attention; NULL: all
 } tern_convert_mixing;
-// The type of a matrix that gets another one than the mixture's own (convert_mixtures.c), by its
-// GGUF name; false: it does not.
+// The type of a matrix, by its GGUF name, if it is not the mixture's own (convert_mixtures.c);
+// false: it is.
 bool tern_convert_mix(const tern_convert_mixing *m, const char *name, tern_dtype *type);
 
 typedef struct item {
@@ -32,17 +32,17 @@ typedef struct item {
     tern_ternary_kind kind;
     tern_moves moves;            // of rows and columns, between the two worlds
     tern_change change;          // of numbers, the same
-    bool is_column;              // GGUF has a vector as a column
+    bool is_column;              // GGUF stores the vector as a column
     int taps;                    // of a convolution that is flattened
-    char folded[128];            // its GGUF name, if rows are multiplied with what that has in them
-    bool to_gguf;                // the direction of all of these
-    bool same_codes;             // groups of codes are put into the type's blocks as they are
+    char folded[128];            // its GGUF name, if the GGUF has factors folded into its rows
+    bool to_gguf;                // the direction of all these
+    bool same_codes;             // groups of codes go into the type's blocks unchanged
     bool is_layer;               // a matrix that is neither embedding nor head
     const tern_adapter *adapter; // to be merged, or NULL
-    // How much errors of each column count, [ne[0]], for each ne[1] rows if it has parts; or NULL.
+    // Weight of each column's error, [ne[0]], per ne[1] rows if there are parts; or NULL.
     const float *importance;
     bool importance_of_parts;
-    int mlx_bits; // of a code, if it becomes MLX's three tensors; then `type` says the group
+    int mlx_bits; // bits of a code if it becomes MLX's tensors; `type` gives the group size
     bool mlx_is_bf16;
 } item;
 
@@ -51,10 +51,10 @@ typedef struct conversion {
     tern_file *file;
     const tern_arch *arch;
     const char *arch_name; // general.architecture of a GGUF output
-    tern_arch seeing;      // what `arch` is in a folder with the part that sees
+    tern_arch seeing;      // `arch`, in a folder that has a vision tower
     const char *text_types[2];
-    tern_config config; // without the part that sees, except in a conversion of that or to a folder
-    tern_vision vision; // which it has, if it is to be written as a file of its own
+    tern_config config; // without the tower, except when converting a tower or to a folder
+    tern_vision vision; // the tower, if it is written as a separate file
     tern_adapters adapters;
     bool to_gguf;
     tern_dtype matrix_type, head_type;
@@ -65,7 +65,7 @@ typedef struct conversion {
     size_t n_important; // tensors that have some
     item *items;
     size_t n_items;
-    // Tensors that are shares of the input's, or several of them joined, and what those are made of
+    // Tensors that are parts of the input's, or several of them joined, and what those are made of
     tern_tensor *views;
     tern_blob *blobs;
     size_t n_views, n_blobs;
@@ -74,26 +74,27 @@ typedef struct conversion {
     tern_team *team;
     tern_gguf_writer *gguf;
     tern_st_writer *st;
-    uint64_t bytes_done, bytes_all, bytes_told; // told: of the tensor that is written
+    uint64_t bytes_done, bytes_all, bytes_told; // bytes_told: of the current tensor
     size_t n_folded;                            // tensors that have factors in them
     size_t n_rounded;                           // tensors of codes that became F16
     size_t n_fallbacks;                         // tensors whose rows did not fit the requested type
 } conversion;
 
-// Tells the caller in one sentence how the output differs from what they may expect.
+// Reports in one sentence how the output differs from what the caller may expect.
 void tern_convert_note(const conversion *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 // Bytes of the tensors, in the order in which they were declared.
 tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, tern_error *err);
-// How far it is, with these bytes of the tensor that is written; an error if the caller stops it.
+// Reports progress, with these bytes of the current tensor written; an error if the caller stops
+// it.
 tern_status tern_convert_tell(const conversion *c, uint64_t bytes, tern_error *err);
 tern_status tern_convert_write_item(conversion *c, const item *it, tern_error *err);
 // All items, in a GGUF.
 tern_status tern_convert_declare_items(conversion *c, tern_error *err);
 tern_status tern_convert_write_items(conversion *c, tern_error *err);
 
-// Writes mmproj-NAME.gguf beside the output NAME.gguf (convert_tower.c), all but its finish; *t is
+// Writes mmproj-NAME.gguf beside the output NAME.gguf (convert_tower.c), except the finish; *t is
 // closed whether this fails or not.
 tern_status tern_convert_begin_tower(const conversion *c, const tern_vision *v, const char *out,
                                      conversion *t, tern_error *err);
@@ -113,11 +114,12 @@ int64_t tern_convert_file_type(const conversion *c);
 // The GGUF type of a folder's groups of codes (convert_groups.c): one whose blocks hold them to the
 // bit, else F16.
 tern_status tern_convert_find_group_type(const tern_tensor *t, tern_dtype *type, tern_error *err);
-// A row of n such codes, whose bytes are given, as blocks of a type that was found.
+// Converts a row of n such codes (its bytes) to blocks of the type found above.
 void tern_convert_put_groups(tern_dtype from, const void *row, size_t n, tern_dtype to,
                              uint8_t *out);
-// MLX's folders (convert_mlx.c): whether the model can be one; whether a tensor is packed, which
-// would have that type of floats; what is declared, put and said.
+// MLX's folders (convert_mlx.c): whether the model can be one; whether a tensor is packed, given
+// the float type that it would have otherwise; then its tensors, their bytes, and the additions to
+// config.json.
 tern_status tern_convert_check_mlx(conversion *c, tern_error *err);
 bool tern_convert_choose_mlx(const conversion *c, item *it, tern_dtype as_floats);
 tern_status tern_convert_declare_mlx(conversion *c, const item *it);

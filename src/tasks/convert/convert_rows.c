@@ -1,4 +1,4 @@
-// The rows of each tensor, from what the input has to what the output gets.
+// The rows of each tensor, from the input's form to the output's.
 //
 // Ternary weights are carried as codes and one scale. All others become floats, are put in the
 // order and the convention of the output's world and encoded, by all threads, a piece of the rows
@@ -21,7 +21,7 @@ tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, ter
     return c->gguf ? tern_gguf_write(c->gguf, bytes, n, err) : tern_st_write(c->st, bytes, n, err);
 }
 
-// A tensor may be most of a file and take minutes: it is told how many of its rows are done.
+// A tensor may be most of a file and take minutes, so progress counts its rows.
 static tern_status tell_rows(conversion *c, const item *it, int64_t n, int64_t n_all,
                              tern_error *err) {
     uint64_t bytes = (uint64_t)((double)it->from->bytes * (double)n / (double)n_all);
@@ -103,7 +103,7 @@ static bool changes_numbers(const item *it) {
 
 // ---- Rows of floats ----------------------------------------------------------------------------
 
-// A piece of a tensor's rows, which all threads encode.
+// A piece of a tensor's rows, encoded by all threads.
 typedef struct piece {
     const conversion *c;
     const item *it;
@@ -112,7 +112,8 @@ typedef struct piece {
     size_t n_rows, row_bytes;
     float *floats;    // [threads][2 * columns]
     uint8_t *encoded; // [n_rows * row_bytes]
-    // What comes after all rows' words in a folder of MLX: [rows][scales_bytes], twice; or NULL.
+    // An MLX folder's scales and biases, which follow all rows' words: [rows][scales_bytes], twice;
+    // or NULL.
     uint8_t *scales;
     size_t words_bytes, scales_bytes;
     atomic_size_t counter;

@@ -1,4 +1,4 @@
-// Vocabularies between the two worlds, checked by their effect: texts that try every rule are
+// Converts vocabularies and checks them by their effect: texts that exercise every rule are
 // tokenized with the input's and with the output's tokenizer, and a difference is reported.
 #include <string.h>
 #include "base/alloc.h"
@@ -61,7 +61,7 @@ static tern_status try_text(const tern_tokenizer *a, const tern_tokenizer *b, te
     return status;
 }
 
-// The first text that the two tokenize differently, into *found; empty: none.
+// Puts the first text that the two tokenize differently into *found; empty: none.
 static tern_status compare(const tern_tokenizer *a, const tern_tokenizer *b, tern_strbuf *found,
                            tern_error *err) {
     bool differs;
@@ -91,7 +91,7 @@ static tern_status compare(const tern_tokenizer *a, const tern_tokenizer *b, ter
     return TERN_OK;
 }
 
-// Opens the output and tells where it differs from the input's tokenizer.
+// Opens the output and reports where it differs from the input's tokenizer.
 static tern_status check_written(const conversion *c, const tern_tokenizer *t,
                                  const tern_file *written, const char *kind, tern_error *err) {
     tern_tokenizer *back = NULL;

@@ -1,6 +1,6 @@
-// The part of a folder's model that sees, as a GGUF of its own beside the language model's: what
-// llama.cpp calls an mmproj. Its matrices get the type that was asked for if it is one of floats or
-// Q8_0, and else stay as they are: they are few, and every image's tokens depend on all of them.
+// The vision tower of a folder's model, as a separate GGUF beside the language model's: llama.cpp
+// calls it an mmproj. Its matrices get the requested type if that is a float type or Q8_0, and stay
+// as they are otherwise: they are few, and every image's tokens depend on all of them.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 
 #define PATCH "v.patch_embd.weight"
 
-// A patch's frames are two tensors here, of squares that take turns in the folder's one.
+// A patch's frames are two tensors here; the folder's one interleaves their kernels.
 static tern_status add_frames(conversion *t, const tern_tensor *from, tern_error *err) {
     const tern_vision *v = &t->config.vision;
     uint64_t edge = (uint64_t)v->n_patch, n = (uint64_t)(3 * v->n_embd);
@@ -37,7 +37,7 @@ static tern_status add_frames(conversion *t, const tern_tensor *from, tern_error
     return TERN_OK;
 }
 
-// What merges rows of layers in between is counted in folders, and has the layer's number here.
+// Folders number the mergers of intermediate layers from 0; here they have the layer's number.
 static void name_merger(const tern_vision *v, item *it) {
     static const char begin[] = "v.deepstack.";
     char rest[sizeof it->name];

@@ -5,7 +5,7 @@
 // times one scale, in every type of a GGUF, since other programs use floats unrounded. Only a
 // folder keeps masters: there config.json asks for the rounding.
 // - Embedding and head follow --head-type, else a float --type; else a BitNet's are F16, as the
-//   published ones are. Others stay, unless the matrices get fewer bits: then they do, too, as in
+//   published ones are. Others stay, unless the matrices get fewer bits: then these do, too, as in
 //   llama.cpp's files.
 // - A mixture gives some matrices more bits (convert_mixtures.c).
 // - A type whose blocks do not divide a tensor's rows falls back for this tensor, as in
@@ -28,8 +28,8 @@ static tern_status refuse(const tern_tensor *t, tern_dtype type, const char *why
                      tern_dtype_name(t->type), type_name(type), why);
 }
 
-// Ternary weights have one scale. Codes of one or two bits with more than that are no other numbers
-// than -1, 0 and +1, but another model in a type that has room for one.
+// Ternary weights have one scale. Codes of one or two bits with several scales are other numbers
+// than -1, 0 and +1: a type with room for one scale would make them another model.
 static tern_status refuse_as_ternary(const tern_tensor *t, tern_dtype type, tern_error *err) {
     const bool has_offsets = tern_dtype_code_max(t->type) > 0; // MLX's, GPTQ's
     const size_t group_n = has_offsets ? tern_dtype_block_n(t->type) : tern_dtype_group_n(t->type);
@@ -42,7 +42,7 @@ static tern_status refuse_as_ternary(const tern_tensor *t, tern_dtype type, tern
     return refuse(t, type, why, err);
 }
 
-// Of floats, codes of some bits.
+// Whether the conversion turns floats into codes of fewer bits.
 static bool gives_fewer_bits(const conversion *c) {
     return c->has_matrix_type && c->to_gguf && tern_dtype_form_of(c->matrix_type);
 }
@@ -121,7 +121,7 @@ static float limit_of(tern_dtype type) {
     return tern_dtype_form_of(type) ? 8 * 65504.0f : 65504;
 }
 
-// asked: the type was requested, so no other one will do.
+// asked: the type was requested, so no other one is acceptable.
 static tern_status check_range(const conversion *c, item *it, bool asked, tern_error *err) {
     bool scale_is_float = it->type == TERN_DTYPE_I2_S || it->type == TERN_DTYPE_HF_TERNARY;
     if (isinf(limit_of(it->type)) || scale_is_float || it->type == it->from->type) return TERN_OK;
@@ -194,15 +194,15 @@ static tern_status allow_merge(const conversion *c, item *it, tern_error *err) {
                      it->from->name);
 }
 
-// The type of floats that a folder has instead of quantized weights. F16 holds small numbers times
-// a group's scale, which is F16, exactly.
+// The float type of a folder in place of quantized weights. F16 exactly holds small numbers times a
+// group's F16 scale.
 static tern_dtype float_for(tern_dtype type) {
     if (tern_dtype_is_float(type)) return type;
     bool in_memory = tern_dtype_ggml_id(type) < 0;
     return tern_dtype_group_n(type) || in_memory ? TERN_DTYPE_F16 : TERN_DTYPE_BF16;
 }
 
-// Types that are only in memory stand for what a folder has, and no file can have them.
+// Types that exist only in memory stand for a folder's packing; no file can have them.
 static tern_status name_in_memory(conversion *c, item *it, tern_error *err) {
     tern_dtype type = it->type;
     if (!c->to_gguf || tern_dtype_ggml_id(type) >= 0) return TERN_OK;
@@ -228,7 +228,7 @@ static tern_status choose_for_folder(const conversion *c, item *it, tern_error *
     return TERN_OK;
 }
 
-// A matrix whose numbers are kept.
+// A matrix that stays floats.
 static void choose_float_type(const conversion *c, item *it) {
     bool as_asked = c->has_matrix_type && tern_dtype_is_float(c->matrix_type);
     it->type = as_asked ? c->matrix_type : it->from->type;
@@ -259,7 +259,7 @@ static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_
     return TERN_OK;
 }
 
-// What llama.cpp gives to the head, or to a table that is the head as well.
+// The type that llama.cpp gives to the head, or to a table that is also the head.
 static tern_dtype type_of_head(const conversion *c, const item *it) {
     if (c->matrix_type == TERN_DTYPE_MXFP4) return TERN_DTYPE_Q8_0;
     bool whole_blocks = it->from->ne[0] % tern_dtype_block_n(c->matrix_type) == 0;
@@ -285,8 +285,8 @@ static void choose_head_type(const conversion *c, item *it, bool is_head) {
     if (!c->has_head_type) tern_convert_choose_mlx(c, it, it->type);
 }
 
-// A product with a factor has more digits than halves have: without a type that was asked for it
-// stays whole.
+// A product with a factor has more digits than F16 holds, so it is F32 unless another type was
+// requested.
 static void fold(conversion *c, item *it, const char *name) {
     bool is_folded = false;
     for (int64_t row = 0; !is_folded && row < (int64_t)it->from->ne[1]; row++)
@@ -308,7 +308,7 @@ static bool makes_logits(const conversion *c, const tern_tensor_row *row) {
            (c->config.tied_head && strcmp(row->gguf, "token_embd.weight") == 0);
 }
 
-// What is known of a matrix's columns, where it helps.
+// The importance of a matrix's columns, if the type can use it.
 static tern_status find_importance(conversion *c, item *it, tern_error *err) {
     const tern_importance *m = tern_importances_find(&c->importances, it->name);
     const uint64_t *ne = it->from->ne;
@@ -339,9 +339,9 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
         it->is_column = row->gguf_column;
         it->taps = row->taps;
     } else if (row && row->change != tern_model_change(c->file, row)) {
-        it->change = row->change; // a folder's, made of one that has it done
+        it->change = row->change; // a folder's, from a GGUF, where it is already done
     }
-    // Norms and other small numbers: exact, and what every loader expects.
+    // Norms and other small numbers: exact, and every loader expects this.
     if (t->n_dims < 2 || (row && row->role == TERN_ROLE_VECTOR)) {
         it->type = c->to_gguf || !tern_dtype_is_float(t->type) ? TERN_DTYPE_F32 : t->type;
         return TERN_OK;

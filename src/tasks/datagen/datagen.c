@@ -1,4 +1,4 @@
-// tern datagen: the answers of a model to many prompts, those that pass.
+// tern datagen: a model's answers to many prompts; those that pass are kept.
 #include "tasks/datagen/datagen.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/os_time.h"
 
-#define N_AHEAD 4 // items that wait for an earlier one to be judged, for each that can run
+#define N_AHEAD 4 // items that may wait for an earlier one to be judged, per item that can run
 
 // ---- Answers -----------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ static tern_status take_apart(datagen_job *j, datagen_candidate *c, tern_error *
     return status;
 }
 
-// The geometric mean of the probabilities; negative where they are not known.
+// The geometric mean of the probabilities; negative if they are unknown.
 static double confidence_of(const tern_session *s) {
     size_t n = 0, n_each = 0;
     double sum = 0;
@@ -103,15 +103,15 @@ static void close_item(const datagen_job *j, datagen_item *item) {
     tern_free(item);
 }
 
-// A number of its own for each candidate, which a double holds: JSON keeps it.
+// A different number for each candidate; a double holds it, so JSON keeps it.
 static uint64_t random_seed(const datagen_job *j, int64_t item, int32_t candidate) {
     uint64_t n = tern_mix64(j->desc->sampling->seed + 0x9E3779B97F4A7C15u * (uint64_t)(item + 1));
     n = tern_mix64(n + (uint64_t)candidate) >> 11;
     return n ? n : 1;
 }
 
-// The timeline of the first prompt: later ones share what they have in common with it, a long
-// system message say.
+// The timeline of the first prompt: later ones share their common beginning with it, such as a long
+// system message.
 static tern_status open_front(datagen_job *j, const datagen_item *item, tern_error *err) {
     const tern_session_desc desc = {.n_context = j->desc->n_context};
     TERN_TRY(tern_session_open(&j->front, j->model, &desc, err));
@@ -151,7 +151,7 @@ static tern_status begin_candidate(datagen_job *j, datagen_candidate *c, tern_se
     return TERN_OK;
 }
 
-// A prompt of several candidates is computed once.
+// The prompt of several candidates is computed once.
 static tern_status begin_candidates(datagen_job *j, datagen_item *item, tern_error *err) {
     tern_session *root = NULL;
     tern_status status = TERN_OK;
@@ -167,7 +167,7 @@ static tern_status begin_candidates(datagen_job *j, datagen_item *item, tern_err
     return status;
 }
 
-// How the answers to all prompts are read: asked once, since the prompts end alike.
+// How all answers are parsed: determined once, since all prompts end alike.
 static tern_status open_grammar(datagen_job *j, const datagen_item *item, tern_error *err) {
     const char *prompt = j->desc->raw ? NULL : tern_strbuf_text(&item->rendered);
     if (prompt) {
@@ -200,7 +200,7 @@ static tern_status new_item(datagen_job *j, int64_t number, datagen_item **out, 
 static tern_status begin_item(datagen_job *j, tern_error *err) {
     datagen_item *item;
     tern_status status = new_item(j, j->next_item, &item, err);
-    if (item) { // the job's from now on
+    if (item) { // now owned by the job
         *(j->last ? &j->last->next : &j->first) = item;
         j->last = item;
         j->n_pending++;
@@ -219,7 +219,7 @@ static bool is_complete(const datagen_job *j) {
            (j->n_pending == 0 && j->stats->n_items >= j->desc->n_items_max);
 }
 
-// No more items than may be needed, if all of them pass.
+// Begins no more items than are needed if all of them pass.
 static bool may_begin(const datagen_job *j) {
     const tern_datagen_desc *d = j->desc;
     return (int64_t)j->n_accepted + j->n_pending < d->n_records &&
@@ -254,7 +254,8 @@ static tern_status run(datagen_job *j, tern_error *err) {
     return TERN_OK;
 }
 
-// The first prompt tells what all have in common. It need not be of the first item that runs.
+// The first prompt shows what all have in common. It may belong to another item than the first that
+// runs.
 static tern_status prepare(datagen_job *j, tern_error *err) {
     datagen_item *item = NULL;
     TERN_TRY(tern_datagen_prompts_open(j, err));
@@ -269,7 +270,7 @@ static tern_status prepare(datagen_job *j, tern_error *err) {
 }
 
 static void close_job(datagen_job *j) {
-    j->status = TERN_ERR_CANCELLED; // on_end only closes what still runs
+    j->status = TERN_ERR_CANCELLED; // on_end only closes running candidates
     tern_group_close(j->group);
     while (j->first) {
         datagen_item *next = j->first->next;

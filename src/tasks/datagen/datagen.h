@@ -3,9 +3,9 @@
 //   seeds, templates --> datagen_prompt.c --> prompts --> datagen.c --> answers
 //   answers --> datagen_quality.c --> measures --> datagen_judge.c --> records (datagen_record.c)
 //
-// An *item* is one prompt with its candidates; items are numbered from 0, and all that is random in
-// an item follows from the number. Items are generated side by side and judged in their order, so
-// that the records do not depend on how many run at once, or on where a run was interrupted.
+// An *item* is one prompt with its candidates; items are numbered from 0, and all randomness in an
+// item follows from its number. Items are generated side by side and judged in their order, so that
+// the records do not depend on how many run at once, or on where a run was interrupted.
 #ifndef TERN_TASKS_DATAGEN_DATAGEN_H
 #define TERN_TASKS_DATAGEN_DATAGEN_H
 
@@ -18,10 +18,10 @@
 
 // ---- Measures (datagen_quality.c) --------------------------------------------------------------
 
-// The share of runs of four tokens that were there before; 0 of fewer than five tokens.
+// The share of runs of four tokens that occurred before; 0 for fewer than five tokens.
 tern_status tern_datagen_repetition(const int32_t *ids, size_t n_ids, double *out, tern_error *err);
 
-// What an answer is compared by; object: of JSON, else an empty document.
+// The sketch by which an answer is compared; object: its JSON, else an empty document.
 struct datagen_job;
 tern_status tern_datagen_sketch(struct datagen_job *j, const tern_json_doc *object, tern_str said,
                                 tern_sketch *out, tern_error *err);
@@ -45,7 +45,7 @@ typedef struct datagen_candidate {
 
 typedef struct datagen_item {
     int64_t number;
-    size_t seed; // which one
+    size_t seed; // its index
     tern_strbuf system, prompt;
     tern_strbuf *mentions; // [desc.n_mentions]
     tern_strbuf rendered;  // the prompt as text, up to where the answer begins
@@ -77,18 +77,18 @@ typedef struct datagen_job {
 
     tern_grammar *grammar;
     bool with_special;
-    tern_session *front; // its timeline is the first prompt: what others have in common is shared
+    tern_session *front; // its timeline is the first prompt; others share their common beginning
     tern_group *group;
     datagen_item *first, *last; // begun and not judged yet, in order
     int64_t next_item;
     int32_t n_pending, n_running; // items; candidates
 
     tern_sketcher sketcher;
-    tern_sketch *accepted; // of the records, those of earlier calls too
+    tern_sketch *accepted; // of the records, including those of earlier calls
     size_t n_accepted, accepted_capacity;
     int fd;                          // of the file; -1: none
-    uint64_t settings, model_digest; // of what the records depend on
-    tern_status status;              // of what failed in a callback
+    uint64_t settings, model_digest; // hashes of what the records depend on
+    tern_status status;              // a failure in a callback
     tern_error *err;
 } datagen_job;
 
@@ -102,9 +102,9 @@ void tern_datagen_put_seed(const datagen_job *j, size_t i, tern_strbuf *out); //
 // datagen_judge.c
 tern_status tern_datagen_rules_open(datagen_job *j, tern_error *err);
 void tern_datagen_rules_close(datagen_job *j);
-// What is said of one answer by itself: all but novelty and score.
+// Measures one answer by itself: all but novelty and score.
 tern_status tern_datagen_measure(datagen_job *j, datagen_candidate *c, tern_error *err);
-// Remembers what a record is like.
+// Remembers a record, for the novelty of later ones.
 tern_status tern_datagen_keep(datagen_job *j, const tern_sketch *sketch, tern_error *err);
 // Chooses among the item's candidates, and passes on the record of each.
 tern_status tern_datagen_judge(datagen_job *j, datagen_item *item, tern_error *err);
@@ -114,7 +114,7 @@ bool tern_datagen_is_json(const tern_datagen_desc *d);
 void tern_datagen_write(const datagen_job *j, const datagen_item *item, const datagen_candidate *c,
                         tern_strbuf *out);
 uint64_t tern_datagen_settings(const datagen_job *j);
-// A record of an earlier call: what it is like, and where to go on.
+// Takes over a record of an earlier call: for novelty, and for the number of the next item.
 tern_status tern_datagen_read_record(datagen_job *j, const char *line, size_t n, tern_error *err);
 // The file of desc.path, if there is one; open reads the records in it.
 tern_status tern_datagen_file_open(datagen_job *j, tern_error *err);

@@ -1,10 +1,10 @@
 // Which answers become records.
 //
-// An answer is looked at by itself (does it end, is it long enough, does it say what it must, does
-// it repeat itself) and then beside the records so far (is it new). What passes gets a score, the
+// An answer is judged alone (does it end, is it long enough, does it say what it must, does it
+// repeat itself) and then against the records so far (is it new). One that passes gets a score, the
 // mean of
-//   variety     1 - the share of runs of four tokens that it had before,
-//   novelty     1 - the likeness to the record that is most like it,
+//   variety     1 - the share of its runs of four tokens that occurred earlier in it,
+//   novelty     1 - the similarity to the most similar record,
 //   confidence  the geometric mean of its tokens' probabilities, where they were computed,
 // each from 0 to 1, and the best of a prompt's candidates is kept.
 #include <string.h>
@@ -65,7 +65,7 @@ static tern_status check_expressions(const datagen_job *j, datagen_candidate *c,
 
 // ---- Mentions ----------------------------------------------------------------------------------
 
-// An empty one, of a seed that has nothing to be mentioned, is there.
+// An empty mention (the seed has nothing to be mentioned) counts as present.
 static tern_status mentions_all(const datagen_job *j, const datagen_candidate *c, bool *out,
                                 tern_error *err) {
     const tern_str said = {tern_strbuf_text(&c->said), c->said.len};

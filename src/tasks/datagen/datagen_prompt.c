@@ -54,7 +54,7 @@ static tern_status read_seeds(datagen_job *j, tern_error *err) {
                         given ? j->desc->n_seed_bytes : sizeof none - 1, &j->seeds, &j->n_seeds,
                         err));
     if (j->n_seeds == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the seeds have no lines");
-    for (size_t i = 0; i < j->n_seeds; i++) // a bad one is found at once
+    for (size_t i = 0; i < j->n_seeds; i++) // finds a bad one at once
         TERN_TRY(check_seed(&j->seeds[i], err));
     return TERN_OK;
 }

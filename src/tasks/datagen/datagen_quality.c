@@ -1,4 +1,4 @@
-// How much an answer repeats itself, and what it is compared by.
+// How much an answer repeats itself, and the sketch by which it is compared.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -27,7 +27,7 @@ tern_status tern_datagen_repetition(const int32_t *ids, size_t n_ids, double *ou
     return TERN_OK;
 }
 
-// Of JSON the values alone: that all records have the same names says nothing.
+// For JSON the values alone: all records have the same names.
 static void put_values(tern_strbuf *out, const tern_json_doc *doc, const tern_json *value) {
     bool is_object = tern_json_is(value, TERN_JSON_OBJECT);
     if (is_object || tern_json_is(value, TERN_JSON_ARRAY)) {

@@ -1,4 +1,4 @@
-// Records: a line of JSON each, which says what was made, how good it is and what it was made from.
+// Records: a line of JSON each, with the text, its quality and what it was made from.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,7 +142,7 @@ static void put_texts(tern_json_writer *w, const char *key, const char *const *t
     tern_json_close(w, ']');
 }
 
-// The samplers that few use, where they are: records without them stay as they were.
+// The rarely used samplers, only if used: records without them stay unchanged.
 static void put_further(tern_json_writer *w, const tern_sampling *s) {
     tern_sampling usual = tern_sampling_default();
     const struct {
@@ -183,7 +183,7 @@ static void put_sampling(tern_json_writer *w, const tern_sampling *s) {
     tern_json_close(w, '}');
 }
 
-// A hash of everything that a record follows from, beside its item's number. 0: memory is out.
+// A hash of everything that determines a record, besides its item's number. 0: out of memory.
 uint64_t tern_datagen_settings(const datagen_job *j) {
     const tern_datagen_desc *d = j->desc;
     tern_strbuf text = {0};
@@ -284,7 +284,7 @@ tern_status tern_datagen_file_open(datagen_job *j, tern_error *err) {
     if (status == TERN_OK) status = read_all(j, &l, &end, err);
     tern_lines_close(&l);
     if (status != TERN_OK) return status;
-    return tern_fd_cut(j->fd, end) ? TERN_OK : cannot_write(j, err); // what a kill left half
+    return tern_fd_cut(j->fd, end) ? TERN_OK : cannot_write(j, err); // half a line left by a kill
 }
 
 tern_status tern_datagen_file_add(datagen_job *j, tern_strbuf *line, tern_error *err) {

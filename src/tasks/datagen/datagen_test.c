@@ -1,5 +1,5 @@
-// Data generation: measures, what becomes of answers, and that records do not depend on how they
-// were come by.
+// Data generation: measures, which answers are kept, and that records do not depend on how they
+// were generated.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +81,8 @@ static void cut_file(const char *path, size_t n) {
     free(all);
 }
 
-// Seen to fail with random numbers that follow from the order of answers, and with a file that is
-// not read before it is written.
+// Seen to fail with random numbers that depend on the order of answers, and with a file that is not
+// read before it is written.
 TEST(datagen_records_do_not_depend_on_how_many_run_or_on_interruptions) {
     char path[512];
     size_t n, n_again;
@@ -179,7 +179,7 @@ TEST(datagen_answers_are_kept_or_not_for_a_reason) {
     tern_model_close(model);
 }
 
-// A record of JSON has the value; what is compared is what the answers say, not how they are built.
+// A record of JSON has the value; answers are compared by what they say, not by their structure.
 TEST(datagen_answers_of_a_schema_are_objects) {
     static const char schema[] =
         "{\"type\":\"object\",\"properties\":{\"the name of the animal\":{\"enum\":[\"fox\","

@@ -46,7 +46,7 @@ void tern_report_check(void *report, const char *name, bool ok, const char *deta
     send(r);
 }
 
-// The verdict, for those who ask only for that.
+// The verdict, for callers that want only this.
 static void report_verdict(tern_report *r, bool is_gpu, bool no_gpu, bool with_model) {
     char text[500];
     const char *begin = no_gpu ? "no GPU can be used; " : "";

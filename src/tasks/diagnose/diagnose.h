@@ -11,8 +11,8 @@
 #include "runtime/runtime.h"
 #include "tern_tools.h"
 
-// Facts and results of checks, as text or JSON. Each is reported as soon as it is known: a driver
-// may take the process down, and then the last line tells how far it came.
+// Facts and results of checks, as text or JSON. Each is reported at once: a driver may take the
+// process down, and then the last line shows how far it got.
 typedef struct tern_report {
     tern_text_fn on_text;
     void *user;
@@ -20,32 +20,32 @@ typedef struct tern_report {
     tern_strbuf text; // of one line
     bool json;
     size_t n_facts, n_checks, n_failed;
-    double last; // when the check before ended
+    double last; // when the previous check ended
     char device[200], first_failed[100];
 } tern_report;
 void tern_report_fact(void *report, const char *name, const char *value); // a tern_fact_fn
 void tern_report_check(void *report, const char *name, bool ok, const char *detail);
 
 typedef struct tern_difference {
-    char name[64];   // of the first value that differs by more than the tolerance; empty: none
+    char name[64];   // the first value that differs by more than the tolerance; empty: none
     double error;    // of its worst row, relative to the row's length, or of all values
-    size_t n_values; // that were compared
+    size_t n_values; // values compared
     double logits;   // of the logits, or of an encoder's last rows
     bool is_whole;   // an encoder's
     bool same_top;   // whether the greatest logit of each row is the same
 } tern_difference;
-// Runs the tokens on both, and compares all values along the way. A relative distance (of lengths
-// of rows) up to the tolerance is no difference; 0: the bits must be the same. The greatest logit
-// may differ only if `wanted` has the two nearly as great.
+// Runs the tokens on both, and compares all intermediate values. A relative distance (of lengths of
+// rows) up to the tolerance is allowed; 0: the bits must be the same. The greatest logit may differ
+// only if `wanted` has the two nearly as great.
 tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
                          tern_error *err);
-// The tokens with an ordinary run, as in generation: only the rows at the end are compared, and of
-// an encoder the text's vector.
+// Runs the tokens as in generation: only the rows at the end are compared, and for an encoder the
+// text's vector.
 tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,
                              const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
                              tern_difference *out, tern_error *err);
-// Whether the model reads each text as a whole, so that none is gone on with.
+// Whether the model reads each text as a whole, so that no text can be continued.
 bool tern_compare_is_whole(const tern_graph *g);
 void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,
                             double tolerance);

@@ -1,5 +1,5 @@
-// Two devices run the same tokens; every value along the way is compared, which shows not only a
-// wrong answer but also the first tensor that is wrong.
+// Two devices run the same tokens; every intermediate value is compared, which shows not only a
+// wrong answer but also the first wrong tensor.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@ typedef struct traced {
     const tern_graph *g;
     float **values; // by value: the first device's
     double tolerance;
-    bool failed; // memory
+    bool failed; // out of memory
     tern_difference *out;
 } traced;
 
@@ -100,7 +100,7 @@ static int64_t n_scores(const tern_graph *g) {
     return v >= 0 ? g->values[v].cols : 0;
 }
 
-// Numbers for what a graph reads besides ids, the same for both devices: between -1 and 1.
+// Values for a graph's inputs other than ids, the same for both devices: between -1 and 1.
 typedef struct given {
     float *rows[TERN_BINDINGS_MAX];
     int n;
@@ -164,7 +164,7 @@ fail:
     return status;
 }
 
-// What a run gives: a row for each of the tokens, and of an encoder the text's vector.
+// The results of a run: a row for each token, and for an encoder the text's vector.
 typedef struct results {
     size_t n_rows, n_cols, n_vector;
     float *rows, *vector;

@@ -1,5 +1,5 @@
-// The user's model on the device: are its weights there as in the file, are they numbers, and do
-// hidden values and logits match those of the CPU?
+// The user's model on the device: are its weights the file's, are they finite, and do hidden values
+// and logits match the CPU's?
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "tasks/diagnose/diagnose.h"
 
 #define N_TOKENS 12
-#define N_STEPS  2 // further runs: single tokens, or with an encoder texts
+#define N_STEPS  2 // further runs: of single tokens, or of texts for an encoder
 
 // A weight that is not finite spoils everything after it; a file may have been damaged.
 static tern_status count_strange(const tern_weight_source *s, uint64_t *n, tern_error *err) {

@@ -1,5 +1,5 @@
-// Small models with random weights, made in memory: the real kernels in all the shapes they occur
-// in, against the scalar kernels of the CPU, which are the specification.
+// Small models with random weights, made in memory: the real kernels in all shapes in which they
+// occur, against the CPU's scalar kernels, which are the specification.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct shape {
     int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;
     bool sub_norms, tied_head;
     tern_act_kind act;
-    int32_t n_tokens; // few are multiplied one by one, many at once
+    int32_t n_tokens; // few are multiplied one by one, many together
 } shape;
 
 static const shape shapes[] = {
@@ -25,7 +25,7 @@ static const shape shapes[] = {
 };
 #define SAMPLE_TOKENS 28 // of the families' samples
 
-// What is run, and how it is called.
+// What to run, and its name.
 typedef struct trial {
     const char *name;
     tern_config config;
@@ -33,7 +33,7 @@ typedef struct trial {
     int32_t n_tokens;
 } trial;
 
-#define N_VOCAB  260 // at least, of every model
+#define N_VOCAB  260 // minimum for every model
 #define N_LAYERS 2
 #define N_STEPS  3
 
@@ -127,7 +127,7 @@ static void subject_close(subject *s) {
 }
 
 static tern_status rig_bind(rig *r, const subject *s, tern_error *err) {
-    // Room for the values that the passes add: none of them is a weight.
+    // Room for the values that the passes add: they are not weights.
     r->weights = tern_alloc_array(TERN_MEM_MISC, 4 * s->built.n_values, sizeof *r->weights);
     if (!r->weights) return tern_fail_memory(err, s->built.n_values * sizeof *r->weights);
     TERN_TRY(r->backend->tune(r->device, s->sources, s->built.n_values, err));
@@ -207,7 +207,7 @@ fail:
     return status;
 }
 
-// Fails only without memory: all else is reported. *goes_on: the device is still there.
+// Fails only if memory runs out; everything else is reported. *goes_on: the device still works.
 static tern_status check_trial(tern_report *r, const trial *t, rig tested, tern_device *scalar,
                                bool *goes_on, tern_error *err) {
     tern_error why = {0};
@@ -215,7 +215,7 @@ static tern_status check_trial(tern_report *r, const trial *t, rig tested, tern_
     *goes_on = status == TERN_OK || !tested.backend->is_lost(tested.device);
     if (status == TERN_ERR_MEMORY && err) *err = why;
     if (status == TERN_OK || status == TERN_ERR_MEMORY) return status;
-    // A backend that has not all ops may be right in those that it has.
+    // A backend that lacks some ops may be right in the others.
     if (status == TERN_ERR_UNSUPPORTED)
         tern_report_fact(r, t->name, why.message);
     else

@@ -1,5 +1,5 @@
-// The diagnosis finds what is wrong: a changed tensor, a weight that is not a number, a weight on a
-// GPU that is not the file's.
+// The diagnosis finds faults: a changed tensor, a weight that is NaN, a weight on a GPU that is not
+// the file's.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

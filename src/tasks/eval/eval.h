@@ -41,12 +41,12 @@ typedef enum tern_eval_gold {
     TERN_GOLD_ONE_BASED, // it counts from 1
     TERN_GOLD_LABEL,     // it is one of the list `labels`
     TERN_GOLD_LETTER,    // it is "A" for the first, and so on, or counts from 0
-    TERN_GOLD_MANY,      // it is a list with a 1 for each right answer and a 0 for each other
+    TERN_GOLD_MANY,      // it is a list: 1 for each right answer, 0 for each other
 } tern_eval_gold;
 
 #define TERN_EVAL_LAYOUTS   3
 #define TERN_EVAL_TEMPLATES 5
-// The same task is published with different fields: each form is a layout, known by its mark.
+// The same task is published with different fields: each form is a layout, recognized by its mark.
 typedef struct tern_eval_layout {
     const char *mark; // a field that no earlier layout of the task has
     const char *description, *contexts[TERN_EVAL_TEMPLATES], *continuations[TERN_EVAL_TEMPLATES];
@@ -77,7 +77,7 @@ typedef struct tern_eval_scores {
 
 // The results file: a line of JSON that names the model, then one for each item.
 typedef struct tern_eval_record {
-    uint64_t item, hash; // place in the task's file; of the item's line and what came before it
+    uint64_t item, hash; // place in the task's file; of the item's line and of its examples
     tern_eval_scores scores;
 } tern_eval_record;
 

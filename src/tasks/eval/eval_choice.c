@@ -4,7 +4,7 @@
 // context. Context and continuation are tokenized together and cut where the context alone would
 // end; spaces at the context's end count as the continuation's. An empty context is replaced by the
 // BOS token (or by EOS, if there is none).
-// - acc: the answer with the greatest score is the right one; of equal ones the first counts.
+// - acc: the answer with the greatest score is the right one; among equal ones the first counts.
 // acc_norm divides scores by the answer's length in characters, acc_bytes in bytes. If several
 // answers are right, acc is their share of the probability of all.
 // - Texts longer than the model's context lose tokens at the beginning.
@@ -81,8 +81,8 @@ static tern_status encode_nothing(run *r, tern_error *err) {
                      r->session->model->path);
 }
 
-// Leaves the context's tokens in r->context, and those of context and continuation in r->whole, of
-// which the first *n_context belong to the context.
+// Leaves the context's tokens in r->context, and those of context and continuation in r->whole; the
+// first *n_context of these belong to the context.
 static tern_status encode_pair(run *r, int answer, size_t *n_context, tern_error *err) {
     const tern_strbuf *context = tern_eval_context(&r->item, answer);
     const tern_strbuf *continuation = tern_eval_continuation(&r->item, answer);
@@ -284,7 +284,7 @@ fail:
     return status;
 }
 
-// An item that cannot be scored is counted and left out; what is no item's fault ends it all.
+// An item that cannot be scored is counted and left out; any other failure ends the run.
 static tern_status leave_out(run *r, tern_status status, const tern_error *why, tern_error *err) {
     if (status != TERN_ERR_FORMAT && status != TERN_ERR_CONTEXT_FULL) {
         if (err) *err = *why;

@@ -89,7 +89,7 @@ static void append_capitalized(tern_strbuf *out, tern_str s) {
     for (size_t i = 0; i < s.len;) {
         uint32_t code = 0;
         int n = tern_utf8_decode(s.ptr + i, s.len - i, &code);
-        if (n <= 0) return; // cannot be: JSON strings are valid
+        if (n <= 0) return; // impossible: JSON strings are valid
         utf8proc_int32_t c = (utf8proc_int32_t)code;
         c = i == 0 ? utf8proc_totitle(c) : utf8proc_tolower(c);
         tern_strbuf_append(out, bytes, (size_t)tern_utf8_encode((uint32_t)c, bytes));
@@ -153,7 +153,7 @@ static const tern_json *element(const tern_json_doc *doc, const tern_json *list,
     return e;
 }
 
-// The value at "a.b.c". index >= 0: that element of the one list along the way.
+// The value at "a.b.c". index >= 0: this element of the one list on the path.
 static const tern_json *value_at(const tern_json_doc *doc, tern_str path, int index) {
     const tern_json *v = tern_json_root(doc);
     for (size_t i = 0; v && i <= path.len;) {
@@ -272,7 +272,7 @@ static int64_t read_index(const tern_json *v) {
 static int64_t find_label(const tern_json_doc *doc, const char *labels, tern_str gold) {
     tern_str path = {labels, strlen(labels)};
     gold = strip(gold);
-    if (gold.len == 0) return -1; // as a label that is missing has no text, either
+    if (gold.len == 0) return -1; // a missing label has no text, either
     for (int i = 0; i < TERN_EVAL_ANSWERS_MAX; i++)
         if (tern_str_eq(tern_json_str(value_at(doc, path, i)), gold)) return i;
     return -1;
@@ -335,7 +335,7 @@ static tern_status fail_layout(const tern_eval_task *task, tern_error *err) {
                      task->name, marks);
 }
 
-// A choice among texts: with one the first is always right, and one without a text has no length.
+// A choice among texts: with one text the first is always right, and an empty text has no length.
 static tern_status check_answers(const tern_eval_task *task, const tern_eval_item *item,
                                  tern_error *err) {
     if (item->n < 2 && !(task->metrics & TERN_EVAL_PERPLEXITY))

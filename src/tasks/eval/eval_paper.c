@@ -1,4 +1,4 @@
-// How far a model is what "The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits"
+// How far a model matches what "The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits"
 // (arXiv:2402.17764) describes. Each line is computed: from the graph of the file's own config,
 // lowered for the file's own weights, and from every weight in it. Properties that a file cannot
 // show are reported as unknown.
@@ -27,8 +27,8 @@ typedef struct paper {
     tern_config config;
     tern_graph built, lowered;
     tern_weight_kind *kinds; // by value of the graph
-    // Of the linears other than the output head:
-    size_t n_linears, n_ternary, n_masters, n_all_three; // matrices; the last have -1, 0 and +1
+    // For the linears other than the output head:
+    size_t n_linears, n_ternary, n_masters, n_all_three; // matrices; n_all_three: with -1, 0 and +1
     uint64_t codes[4];                                   // -1, 0, +1, and the invalid code
     uint64_t n_bytes, n_weights, n_params;
     float scale_min, scale_max;

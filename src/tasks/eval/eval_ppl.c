@@ -35,7 +35,7 @@ typedef struct run {
 // A stretch of ids: [begin, end) is the window; ids[first_scored..end) count.
 typedef struct window {
     size_t begin, end, first_scored;
-    bool bos; // replaces the first token
+    bool bos; // BOS replaces the first token
 } window;
 
 static bool starts_word(const run *r, size_t at) {
@@ -59,7 +59,7 @@ static tern_status score(run *r, const window *w, tern_error *err) {
     tern_session_reset(r->session);
     TERN_TRY(tern_session_logprobs(r->session, r->fed, n, r->targets, r->logprobs, NULL, err));
     for (size_t i = 0; i < n; i++) {
-        r->out->nll -= r->logprobs[i]; // 0 where nothing was asked
+        r->out->nll -= r->logprobs[i]; // 0 where no score was requested
         r->squares += r->logprobs[i] * r->logprobs[i];
     }
     r->out->n_scored += w->end - w->first_scored;

@@ -4,9 +4,8 @@
 //   {"task":"piqa","file":"piqa.jsonl","item":0,"hash":"9f...","logprobs":[-3.1,-4],
 //    "greedy":[false,true],"cut":false}                                 (in one line)
 //
-// A line is written when its item is done, so what a killed run leaves is whole but for the last
-// line. Log-probabilities are written so that they read back as the same: a resumed run ends with
-// the same metrics.
+// A line is written when its item is done, so a killed run leaves whole lines, except perhaps the
+// last. Log-probabilities read back exactly: a resumed run ends with the same metrics.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +126,7 @@ tern_status tern_eval_store_open(tern_eval_store *s, const char *path, const cha
     uint64_t end = 0;
     tern_status status = TERN_OK;
     *s = (tern_eval_store){.path = path, .task = task, .items_name = items_name};
-    TERN_TRY_GOTO(open_locked(s, err)); // lock before reading: later lines are this store's
+    TERN_TRY_GOTO(open_locked(s, err)); // lock first: later lines are this store's
     TERN_TRY_GOTO(tern_lines_open(&l, path, err));
     TERN_TRY_GOTO(read_all(s, &l, header, &end, err));
     TERN_TRY_GOTO(cut_and_begin(s, end, header, err));

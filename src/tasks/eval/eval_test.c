@@ -224,7 +224,7 @@ static const form forms[] = {
      0},
 };
 
-// As they stand in lm-evaluation-harness: the question that is asked is the last of seven.
+// As in lm-evaluation-harness: the question asked is the last of seven.
 static const char truthfulqa_ends[] = "in Barcelona, Spain.\n\nQ: Do hens sing?\nA:";
 
 TEST(eval_reads_every_form_of_every_task) {
@@ -270,7 +270,7 @@ TEST(eval_has_a_form_for_every_layout_of_every_task) {
         while (n_layouts < TERN_EVAL_LAYOUTS && task->layouts[n_layouts].mark) n_layouts++;
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
             n += tern_eval_task_find(forms[i].task) == task;
-        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // both have the same layouts, one of which
+        n += !strncmp(task->name, "arc_", 4) ? 2 : 0; // both have the same layouts; one
         CHECK_MSG(n >= n_layouts, "%s: %zu forms of %zu", task->name, n, n_layouts); // has the rest
     }
     CHECK(!tern_eval_task_find("") && !tern_eval_task_find("mmluu") && !tern_eval_task_find("mml"));
@@ -582,7 +582,7 @@ TEST(eval_lambada_and_blimp_are_computed_as_by_hand) {
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     double good = slow_pair(&r, "", "He is.", greedy), bad = slow_pair(&r, "", "He are.", greedy);
     CHECK(result.n_metrics == 1 && result.metrics[0].value == (good > bad));
-    CHECK(isnan(result.metrics[0].error)); // of one item there is none
+    CHECK(isnan(result.metrics[0].error)); // one item has none
     rig_close(&r);
 }
 
@@ -774,8 +774,8 @@ TEST(eval_names_file_and_line_of_a_malformed_item) {
 #define ARC_ITEM(rest)                                                                             \
     "{\"question\":\"q\",\"choices\":{\"text\":[\"a\",\"b\"],\"label\":[\"A\",\"B\"]}" rest "}\n"
 
-// Each kind beside one good item. Seen to fail: the first fault ended it all; a missing key was
-// that of an answer without a label; an answer without a text was the best for its length; of one
+// Each kind beside one good item. Seen to fail: the first fault ended the run; a missing key was
+// that of an answer without a label; an answer without a text was the best by its length; with one
 // answer all were right.
 TEST(eval_counts_faulty_items_and_says_why) {
     static const struct {
@@ -899,7 +899,7 @@ TEST(eval_survives_failing_allocations) {
     tern_eval_desc desc = {.task = "piqa", .path = write_file("oom.jsonl", piqa), .n_shots = 1};
     desc.shots_path = write_file("oom_shots.jsonl", shot);
     desc.results_path = test_tmp("oom.results");
-    // And the pages of the longest text, when it has seen one.
+    // And the pages of the longest text, once it has seen one.
     tern_perplexity_desc window = {.window = 32};
     CHECK(tern_eval_perplexity(r.session, story, sizeof story - 1, &window, &p, NULL) == TERN_OK);
     CHECK(tern_eval_choice(r.session, &desc, &result, NULL) == TERN_OK);

@@ -1,9 +1,9 @@
-// tern imatrix: sums of squares of what goes into each matrix, over a text.
+// tern imatrix: sums of squares of each matrix's inputs, over a text.
 //
 // The text is cut into windows side by side, each begun with BOS if the tokenizer adds one, and the
-// model's main graph runs on one after the other, traced: the values that matrices are multiplied
-// with are seen as the device makes them. Matrices with the same input share its sums. What goes
-// into an expert are the rows that are routed to it. Embedding and head are left out.
+// model's main graph runs on one after the other, traced: the inputs of matrices are seen as the
+// device computes them. Matrices with the same input share its sums. The inputs of an expert are
+// the rows routed to it. Embedding and head are left out.
 #include "base/cancel.h"
 #include "tasks/imatrix/imatrix.h"
 
@@ -12,18 +12,18 @@
 #include "base/alloc.h"
 #include "tasks/compute/traced.h"
 
-// What some matrices are multiplied with.
+// The input that some matrices share.
 typedef struct source {
     tern_vid x, route; // route -1: all rows, no experts
     int64_t n_cols, n_parts;
     int32_t n_chosen; // experts of a row
-    bool own_rows;    // each of them has columns of its own in x
+    bool own_rows;    // each expert has separate columns in x
     double *sums;     // [n_parts * n_cols]
     double *counts;   // [n_parts]
 } source;
 
-// A value that is seen before, or after, what tells which experts it goes to.
-#define N_KEPT 4 // of a layer there are three: two inputs of experts, and the route
+// A value that is seen before or after the route that gives its experts.
+#define N_KEPT 4 // a layer has three: two inputs of experts, and the route
 typedef struct kept {
     tern_vid v;
     int32_t n_rows;
@@ -50,7 +50,7 @@ typedef struct job {
 
 // ---- Which values ------------------------------------------------------------------------------
 
-// What is rounded for a product, before it is.
+// The value before it is rounded for a product.
 static tern_vid before(const tern_graph *g, tern_vid v, tern_op op) {
     int32_t producer = g->values[v].producer;
     return producer >= 0 && g->nodes[producer].op == op ? g->nodes[producer].in[0] : v;
@@ -195,7 +195,7 @@ static tern_status run_windows(job *j, tern_error *err) {
     return TERN_OK;
 }
 
-// Every row that was computed has been counted, and nothing ran over.
+// Every computed row was counted, and nothing overflowed.
 static tern_status check_sums(const job *j, tern_error *err) {
     for (size_t i = 0; i < j->n_matrices; i++) {
         const source *s = &j->sources[j->of[i]];

@@ -1,5 +1,5 @@
-// Importance matrices: how large what each matrix is multiplied with is, column by column, over
-// some text. Collected by imatrix.c, read and written by imatrix_file.c.
+// Importance matrices: how large the inputs of each matrix are, column by column, over some text.
+// Collected by imatrix.c, read and written by imatrix_file.c.
 #ifndef TERN_TASKS_IMATRIX_IMATRIX_H
 #define TERN_TASKS_IMATRIX_IMATRIX_H
 
@@ -16,13 +16,13 @@ typedef struct tern_importance {
 typedef struct tern_importances { // zero-initialise
     tern_importance *list;
     size_t n, capacity;
-    char *dataset; // the text's name; NULL: it is not said
+    char *dataset; // the text's name; NULL: not given
     int64_t n_chunks;
 } tern_importances;
 
-// A file of llama.cpp's, GGUF or its older form. Nothing in it is trusted.
+// A file of llama.cpp, GGUF or its older form. Nothing in it is trusted.
 tern_status tern_importances_read(tern_importances *out, const char *path, tern_error *err);
-// The older form alone, of bytes; `path` is for messages.
+// The older form alone, from memory; `path` is for messages.
 tern_status tern_importances_parse(tern_importances *out, const char *path, const uint8_t *bytes,
                                    uint64_t n, tern_error *err);
 const tern_importance *tern_importances_find(const tern_importances *s, const char *name);

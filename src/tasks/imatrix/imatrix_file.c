@@ -1,4 +1,4 @@
-// Files of importance, as llama.cpp has them.
+// Files of importance, in llama.cpp's forms.
 //
 //   GGUF    general.type "imatrix", imatrix.datasets, imatrix.chunk_count, imatrix.chunk_size; for
 //           each matrix NAME.in_sum2 [columns, experts], sums of squares, and NAME.counts
@@ -28,7 +28,7 @@ static tern_status add(tern_importances *s, tern_str name, size_t n, tern_import
     *m = (tern_importance){.n = n};
     m->name = tern_alloc(TERN_MEM_FILE, name.len + 1);
     m->means = tern_alloc_array(TERN_MEM_FILE, n, sizeof *m->means);
-    s->n++; // to be freed in any case
+    s->n++; // freed in any case
     if (!m->name || !m->means) return tern_fail_memory(err, name.len + n * sizeof *m->means);
     memcpy(m->name, name.ptr, name.len);
     m->name[name.len] = 0;
@@ -119,7 +119,7 @@ tern_status tern_importances_parse(tern_importances *out, const char *path, cons
     if (!take_count(&c, INT32_MAX, &n_entries) || n_entries == 0) return cut(path, 0, err);
     for (uint32_t i = 0; i < n_entries; i++) TERN_TRY(take_entry(out, &c, path, i, err));
     uint32_t n_chunks;
-    if (!take_count(&c, INT32_MAX, &n_chunks)) return TERN_OK; // the oldest end here
+    if (!take_count(&c, INT32_MAX, &n_chunks)) return TERN_OK; // the oldest files end here
     out->n_chunks = n_chunks;
     bool named = take_count(&c, 1 << 16, &length) && take(&c, length, &name);
     return named ? keep_dataset(out, (tern_str){(const char *)name, length}, err) : TERN_OK;
@@ -214,7 +214,7 @@ tern_status tern_importances_read(tern_importances *out, const char *path, tern_
 
 // ---- Writing -----------------------------------------------------------------------------------
 
-// One part is no dimension: so ggml writes them, and some readers count rows by dimensions.
+// One part adds no dimension: ggml writes it so, and some readers count rows by dimensions.
 static tern_status declare(tern_gguf_writer *w, const tern_collected *m) {
     const uint64_t sums[] = {(uint64_t)m->n_cols, (uint64_t)m->n_parts};
     const uint64_t counts[] = {1, (uint64_t)m->n_parts};
@@ -240,7 +240,7 @@ static tern_status write_all(tern_gguf_writer *w, const tern_collected *list, si
                              const char *dataset, int64_t n_chunks, int64_t chunk_size,
                              tern_error *err) {
     const tern_str name = {dataset, dataset ? strlen(dataset) : 0};
-    // What fails here is said when the writer is finished.
+    // Failures here are reported when the writer is finished.
     tern_gguf_put_str(w, "general.type", (tern_str){"imatrix", 7});
     tern_gguf_put_strings(w, "imatrix.datasets", &name, dataset ? 1 : 0);
     tern_gguf_put_int(w, "imatrix.chunk_count", TERN_META_U32, n_chunks);

@@ -1,4 +1,4 @@
-// Counting what is in a file: weights and bytes by type, what a token must read, ternary codes.
+// Counting what is in a file: weights and bytes by type, bytes read per token, ternary codes.
 #include "tasks/inspect/inspect.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ double tern_codes_entropy(const uint64_t codes[3]) {
 }
 
 // A token reads every weight once, but only one row of the embedding table, unless the table is
-// also the output head. Of files that cannot be run this is a guess.
+// also the output head. For files that cannot run this is a guess.
 static void guess_token_bytes(tern_inspection *in) {
     const tern_tensor *embedding = NULL;
     in->is_tied = true;
@@ -47,7 +47,7 @@ static void guess_token_bytes(tern_inspection *in) {
 
 // ---- Ternary codes -----------------------------------------------------------------------------
 
-// Four codes of two bits in a byte: first how often each byte occurs, then what is in them. The
+// Four 2-bit codes in a byte: first counts how often each byte occurs, then the codes in it. The
 // order of the codes in a byte does not matter, so one function serves all packings of two bits.
 static void count_bytes(const uint8_t *p, uint64_t n, uint64_t of_byte[256]) {
     for (uint64_t i = 0; i < n; i++) of_byte[p[i]]++;
@@ -166,8 +166,8 @@ static bool find_whether_it_runs(tern_inspection *in) {
     return status == TERN_OK;
 }
 
-// What a decode step reads of a weight: of a table that is only looked up next to nothing, of many
-// experts those that a token goes to.
+// How much of a weight a decode step reads: almost nothing of a table that is only looked up; of
+// the experts, those that a token is routed to.
 static uint64_t bytes_read(const tern_graph *g, tern_vid v, uint64_t bytes) {
     const tern_value *x = &g->values[v];
     if (x->is_table && !x->is_matrix) return 0;
@@ -177,7 +177,7 @@ static uint64_t bytes_read(const tern_graph *g, tern_vid v, uint64_t bytes) {
     return bytes;
 }
 
-// What the main graph of a model that runs says.
+// Facts from the main graph of a model that can run.
 static tern_status measure_model(tern_inspection *in, tern_error *err) {
     const tern_config *c = &in->config;
     tern_graph g;

@@ -59,7 +59,7 @@ static void put_scalar(tern_meta_type type, const void *data, tern_strbuf *out) 
         memcpy(&f, data, sizeof f);
         tern_strbuf_json_float(out, f);
         break;
-    case TERN_META_U64: // a double does not hold all of them
+    case TERN_META_U64: // a double cannot hold all of them
         memcpy(&u, data, sizeof u);
         tern_strbuf_printf(out, "%llu", (unsigned long long)u);
         break;
@@ -323,7 +323,7 @@ static void put_line(const char *name, const tern_tally *t, tern_strbuf *out) {
                        (unsigned long long)t->bytes, tern_bits_per_weight(t));
 }
 
-// What a text takes in memory beside the weights.
+// Memory for a text, besides the weights.
 static void put_states(const tern_state_bytes *s, tern_strbuf *out) {
     if (s->position) {
         tern_strbuf_puts(out, "  a position of the text takes ");

@@ -114,7 +114,7 @@ TEST(inspect_survives_failing_allocations) {
         status = tern_inspect(path, &desc, refuse, NULL, &err);
         tern_mem_fail_at(0);
         CHECK(tern_mem_get_stats().total_now == before);
-        if (status == TERN_ERR_CANCELLED) break; // came as far as the report
+        if (status == TERN_ERR_CANCELLED) break; // got as far as the report
         CHECK(status == TERN_ERR_MEMORY);
     }
     CHECK(status == TERN_ERR_CANCELLED);

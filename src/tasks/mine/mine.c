@@ -34,8 +34,8 @@
 #include "tasks/mine/ngrams.h"
 #include "tern_tools.h"
 
-enum { WINDOW = 256, SKIP = 16, ROWS = 16 }; // tokens of a window; of them unscored; at once
-enum { BEGINNING = 32, OWN = 160 };          // tokens of an own text: given, written
+enum { WINDOW = 256, SKIP = 16, ROWS = 16 }; // tokens: of a window; unscored in it; per batch
+enum { BEGINNING = 32, OWN = 160 };          // tokens of a generated text: given, written
 #define FIXED ((double)(1 << 24))
 
 // ---- The corpus --------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ static tern_status read_window(windows *w, uint64_t index, int32_t *ids, size_t 
 
 // ---- The model's own text ----------------------------------------------------------------------
 
-// Documents of OWN tokens at most. Each process has every size-th of them.
+// Documents of at most OWN tokens. Each process has every size-th document.
 typedef struct own_text {
     tern_session *session;
     windows *beginnings; // NULL: the model makes them up
@@ -255,7 +255,7 @@ typedef struct scorer {
 
 // The model's verdict on the token after some others: its scores, or only its choice.
 typedef struct verdict {
-    const float *logits; // NULL: `chosen` has all of the probability
+    const float *logits; // NULL: `chosen` has all the probability
     float most;
     double sum; // of exp(logit - most)
     int32_t chosen;
@@ -366,7 +366,7 @@ static tern_status score_own(tern_ngrams *g, const own_text *t, const tern_comm 
     return sum_scores(g, comm, n_scored, err);
 }
 
-// Of equals the first one counts.
+// Among equals the first one counts.
 static void mark_likeliest(tern_ngrams *g) {
     for (int n = TERN_NGRAM_MIN; n <= TERN_NGRAM_MAX; n++)
         for (size_t first = 0, at = 0; at < g->n[n]; at++) {

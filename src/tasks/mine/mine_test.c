@@ -54,7 +54,7 @@ TEST(mine_counts_are_exact_and_complete) {
     tern_corpus c = make_corpus();
     tern_error err = {0};
     tern_ngrams g;
-    // Few cells: most of them are shared, so that the second pass has to tell apart.
+    // Few cells: most of them are shared, so that the second pass has to tell n-grams apart.
     for (size_t memory = 1 << 15; memory <= 1 << 24; memory <<= 9) {
         REQUIRE_OK(tern_ngrams_count(&g, &c, &(tern_ngrams_desc){.memory = memory}, &err), err);
         for (int n = 2; n <= 8; n++) {

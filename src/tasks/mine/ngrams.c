@@ -145,7 +145,7 @@ fail:
     return status;
 }
 
-// The least t, no less than the previous level's, that at most the kept number of cells reach. By
+// The least t, at least the previous level's, that at most the kept number of cells reach; by
 // bisection.
 static uint64_t threshold(const level *l, uint64_t least) {
     uint64_t low = least, high = least;

@@ -20,9 +20,9 @@
 
 typedef struct tern_stream tern_stream;
 tern_status tern_stream_open(tern_stream **out, const char *path, tern_error *err);
-// Up to capacity bytes; *n = 0: the end.
+// Reads up to capacity bytes; *n = 0: the end.
 tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n, tern_error *err);
-double tern_stream_fraction(const tern_stream *s); // of the file that was read, 0..1
+double tern_stream_fraction(const tern_stream *s); // share of the file read, 0..1
 void tern_stream_close(tern_stream *s);
 
 // ---- The tokenizer next to shards (data_tokenizer.c) ------------------------------------------
@@ -30,7 +30,7 @@ void tern_stream_close(tern_stream *s);
 // Opens the tokenizer that `tern data build` put next to a folder's shards: tokenizer.json and its
 // companions, or a GGUF file of metadata alone. *out = NULL: there is neither.
 tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_error *err);
-// Puts it there: that of `file`, which was opened from `path`.
+// Puts a tokenizer there: that of `file`, which was opened from `path`.
 tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
                                     tern_error *err);
 
@@ -40,8 +40,8 @@ tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, co
 #define TERN_LINE_MAX     ((size_t)64 << 20) // bytes of a line of JSON
 
 typedef struct tern_document {
-    tern_str text;                // valid until the next call; of a chat: all contents, one a line
-    const tern_message *messages; // of a chat, else NULL
+    tern_str text; // valid until the next call; for a chat: all contents, one per line
+    const tern_message *messages; // for a chat, else NULL
     size_t n_messages;
     size_t source; // index of the file
 } tern_document;
@@ -50,7 +50,7 @@ typedef struct tern_document_source {
     char *path;
     uint64_t n_bytes;  // of text, after unpacking
     uint32_t crc32;    // of these
-    bool is_undivided; // a text without a separator
+    bool is_undivided; // text, without a separator
     bool is_held_out;
 } tern_document_source;
 
@@ -59,15 +59,15 @@ typedef struct tern_documents tern_documents;
 tern_status tern_documents_open(tern_documents **out, const tern_data_source *source,
                                 tern_error *err);
 void tern_documents_close(tern_documents *d);
-// The next one that is not empty; *more = false: there is none.
+// The next document that is not empty; *more = false: there is none.
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more, tern_error *err);
-// The line that the last document was made of; NULL: its file is text. Valid until the next call.
+// The line that the last document came from; NULL: its file is text. Valid until the next call.
 const tern_json_doc *tern_documents_json(const tern_documents *d);
-// Fails with what is wrong with that line.
+// Fails with a message about that line.
 tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_error *err);
-double tern_documents_fraction(const tern_documents *d); // of the files
+double tern_documents_fraction(const tern_documents *d); // share of the files read, 0..1
 size_t tern_documents_n_sources(const tern_documents *d);
-// Counts are complete when the last document was read.
+// Counts are complete once the last document was read.
 const tern_document_source *tern_documents_source(const tern_documents *d, size_t i);
 
 // ---- Duplicates (data_dedup.c) ------------------------------------------------------------------
@@ -77,7 +77,7 @@ typedef enum tern_verdict { TERN_UNIQUE, TERN_SAME, TERN_NEAR } tern_verdict;
 typedef struct tern_dedup tern_dedup;
 typedef struct tern_dedup_desc {
     bool exact, near;
-    double threshold;   // likeness from which documents are near duplicates
+    double threshold;   // documents at least this similar are near duplicates
     size_t n_bytes_max; // of memory
 } tern_dedup_desc;
 tern_status tern_dedup_open(tern_dedup **out, const tern_dedup_desc *desc, tern_error *err);

@@ -1,8 +1,8 @@
 // Documents to shards.
 //
 // A batch of documents is read, then sketched and tokenized by all threads, then judged and written
-// in order by one. So the result does not depend on the threads, and a document is compared with
-// all earlier ones, in either split. Its split depends on its words and the seed alone: adding
+// in order by one thread. So the result does not depend on the threads, and a document is compared
+// with all earlier ones, in either split. Its split depends on its words and the seed alone: adding
 // documents later moves none.
 #include <stdatomic.h>
 #include <string.h>
@@ -47,7 +47,7 @@ typedef struct builder {
     tern_template *template; // loaded at the first chat
     tern_shard_desc shard;
     tern_out_set out;
-    int32_t begin_id; // in front of a document, -1: none
+    int32_t begin_id; // put in front of a document, -1: none
     tern_documents *documents;
     tern_dedup *dedup;
     tern_team *team;
@@ -283,8 +283,8 @@ static tern_status write_manifest(builder *b) {
 
 // ---- What may not be meant ----------------------------------------------------------------------
 
-// A text without the separator is one document, and so goes into one split as a whole: seldom
-// intended for a large file, unless it is a novel.
+// A text without the separator is one document, so all of it goes into one split: seldom intended
+// for a large file, unless it is a novel.
 static void notice_undivided(const builder *b) {
     size_t n = 0, n_sources = tern_documents_n_sources(b->documents);
     const tern_document_source *largest = NULL;
@@ -341,8 +341,8 @@ static tern_status choose_end(builder *b) {
         return tern_fail(b->err, TERN_ERR_ARGUMENT, "%s: has no token that ends a text; name one",
                          b->desc->tokenizer);
     b->shard.end_id = id;
-    // What the model will see before a text. If it is the end token, that of the previous document
-    // is already there.
+    // The token that the model will see before a text. If it is the end token, the previous
+    // document's is already there.
     bool begins = tern_tokenizer_adds_bos(t) && tern_tokenizer_bos(t) != id;
     b->begin_id = begins ? tern_tokenizer_bos(t) : -1;
     return TERN_OK;
@@ -395,8 +395,7 @@ static void close_builder(builder *b) {
     if (b->file) tern_file_close(b->file);
 }
 
-// Shards of an earlier build beyond those of this one, and a tokenizer other than this one's, would
-// be taken for this build's.
+// Surplus shards and another tokenizer from an earlier build would be taken for this build's.
 static tern_status remove_old(builder *b) {
     static const char *const companions[] = {"tokenizer.json", "tokenizer_config.json",
                                              "chat_template.jinja", "tokenizer.gguf"};

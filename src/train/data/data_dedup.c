@@ -1,13 +1,14 @@
-// Documents that were seen before, word for word or nearly so, as base/sketch.c has them.
+// Finds documents seen before, exactly or nearly, by the sketches of base/sketch.c.
 //
 // To find candidates without comparing all pairs, a sketch's minima are cut into bands of r: two
 // documents that agree in all of any band meet in a hash table, which happens with
-// probability 1 - (1 - s^r)^b for likeness s. r is the largest with the bend of this curve,
-// (1/b)^(1/r), at most at 0.9 of the threshold, so that few of those above it are missed (for 0.8:
+// probability 1 - (1 - s^r)^b for likeness s. r is the largest for which this curve rises, at
+// (1/b)^(1/r), no later than 0.9 of the threshold, so that few pairs above it are missed (for 0.8:
 // r = 8, 16 bands, 95% of the pairs at the threshold, 99.99% at 0.9); the estimate then decides.
 //
 // Memory is bounded by two generations: when the younger is full it becomes the older, whose
-// documents are forgotten. So at least the last half of what fits is always remembered.
+// documents are forgotten. So at least half of the documents that fit, the latest, are always
+// remembered.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -23,8 +24,8 @@ typedef struct slot {
 } slot;
 
 typedef struct generation {
-    tern_sketch *near; // [capacity] if near duplicates are wanted, else
-    uint64_t *exact;   // [capacity]
+    tern_sketch *near; // [capacity] if near duplicates are wanted, else...
+    uint64_t *exact;   // ...[capacity]
     slot *slots;       // at most half full
     size_t n, capacity, n_slots;
 } generation;
@@ -32,7 +33,7 @@ typedef struct generation {
 struct tern_dedup {
     tern_dedup_desc desc;
     int n_rows, n_bands; // n_bands: 0 without near duplicates
-    size_t n_most;       // documents of a generation
+    size_t n_most;       // documents of a generation, at most
     generation young, old;
     uint64_t n_forgotten;
 };

@@ -1,6 +1,6 @@
-// Documents out of files.
+// Documents from files.
 //
-// A file whose name ends in .jsonl (or .jsonl.gz) has a JSON object a line: its text is in one
+// A file whose name ends in .jsonl (or .jsonl.gz) has a JSON object per line: its text is in one
 // field, or it is a chat, {"messages": [{"role": ..., "content": ...}, ...]}. Every other file is
 // text, in which a separator stands between documents. In a folder the files .txt and .jsonl, also
 // with .gz, are read. White space around a document is dropped.
@@ -27,14 +27,14 @@ struct tern_documents {
     char *separator, *field;
     size_t n_separator;
     tern_stream *stream;                // of sources[at], NULL: not open
-    char *buffer;                       // input; [from, n) is not used yet
+    char *buffer;                       // input; [from, n) is unused
     size_t n, from, searched, capacity; // searched: no document ends before this
     bool is_json, ended;                // ended: the stream is exhausted
     uint64_t line;
     tern_json_doc json; // of the line that was returned last
     tern_message *messages;
     size_t messages_capacity;
-    tern_strbuf text; // of the messages: each terminated, then all of them as one text
+    tern_strbuf text; // of the messages: each terminated by 0, then all as one text
 };
 
 // ---- The list of files --------------------------------------------------------------------------
@@ -164,7 +164,7 @@ static tern_status read_more(tern_documents *d, tern_error *err) {
     return TERN_OK;
 }
 
-// Where a text of more than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
+// Where text longer than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
 static size_t cut_at(const char *text) {
     const char *newline = memrchr(text, '\n', TERN_DOCUMENT_MAX);
     if (newline && newline > text + TERN_DOCUMENT_MAX / 2) return (size_t)(newline - text) + 1;
@@ -221,7 +221,8 @@ tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_
                      (unsigned long long)d->line, what);
 }
 
-// Appends role and content of each message to d->text, terminated, since JSON's strings are not.
+// Appends role and content of each message to d->text, terminated by 0, since JSON's strings are
+// not.
 static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_error *err) {
     static const char *const keys[] = {"role", "content"};
     for (const tern_json *m = tern_json_first(&d->json, list); m;
@@ -255,7 +256,7 @@ static tern_status read_messages(tern_documents *d, const tern_json *list, tern_
         tern_strbuf_putc(&d->text, '\n');
     }
     if (d->text.failed) return tern_fail_memory(err, d->text.len);
-    const char *at = d->text.ptr; // does not move any more
+    const char *at = d->text.ptr; // no longer moves
     for (size_t i = 0; i < list->n; i++) {
         d->messages[i] = (tern_message){.role = at};
         at += strlen(at) + 1;

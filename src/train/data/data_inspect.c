@@ -1,4 +1,4 @@
-// What is in a shard: counts, how long its documents are, how the first one begins.
+// Describes a shard: counts, lengths of its documents, the beginning of the first one.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

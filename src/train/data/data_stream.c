@@ -19,8 +19,8 @@ struct tern_stream {
     uint64_t n_file, n_read; // bytes of the file
     uint8_t *packed;         // read but not unpacked yet
     size_t n_packed, at;
-    bool is_gzip, inside; // inside: of a gzip member
-    bool has_begun;       // some was read
+    bool is_gzip, inside; // inside: within a gzip member
+    bool has_begun;       // something was read
 #ifdef TERN_ZLIB
     z_stream z;
     bool z_open;
@@ -87,7 +87,7 @@ double tern_stream_fraction(const tern_stream *s) {
 }
 
 #ifdef TERN_ZLIB
-// A gzip file is one or several members, one after the other.
+// A gzip file is one or several members in sequence.
 static tern_status unpack(tern_stream *s, void *to, size_t capacity, size_t *n, tern_error *err) {
     s->z.next_out = to;
     s->z.avail_out = (uInt)(capacity < (size_t)1 << 30 ? capacity : (size_t)1 << 30);

@@ -1,4 +1,4 @@
-// Text to shards: every way that documents come in, duplicates, splits, and the way back to text.
+// Text to shards: every form of documents, duplicates, splits, and the way back to text.
 #include "train/data/data.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static const char *write_text(const char *name, const char *text, size_t n) {
     return path;
 }
 
-// A path of its own: those of test_tmp are overwritten by later ones.
+// A path that lasts: those of test_tmp are overwritten by later ones.
 typedef struct kept {
     char path[600];
 } kept;
@@ -176,7 +176,7 @@ TEST(documents_that_are_too_long_are_cut_after_a_line) {
 #ifdef TERN_ZLIB
 TEST(documents_are_unpacked) {
     const char *path = test_tmp("packed.txt.gz");
-    for (int member = 0; member < 2; member++) { // one file after the other is one file
+    for (int member = 0; member < 2; member++) { // gzip files joined are one file
         gzFile f = gzopen(path, member ? "ab" : "wb");
         REQUIRE(f);
         for (int i = 0; i < 30000; i++) gzprintf(f, "%d ", i * member);
@@ -239,7 +239,7 @@ TEST(sketch_sees_words_only) {
     CHECK(tern_sketch_likeness(&a, &b) == 1);
 }
 
-// n words of which the last k differ: n - 4 shingles each, of which n - 4 - k are in both.
+// n words whose last k differ: n - 4 shingles each, n - 4 - k of them in both.
 TEST(sketch_estimates_the_likeness) {
     double total = 0;
     int n_pairs = 0;
@@ -339,7 +339,7 @@ static bool same_files(const char *a, const char *b) {
     return same;
 }
 
-// Marks the documents in the set, by their text; false when one is not of the corpus.
+// Marks the documents in the set, by their text; false if one is not in the corpus.
 static bool mark_documents(const char *folder, const char *name, tern_tokenizer *t, int *marks) {
     tern_token_set *set;
     tern_token_set_desc desc = {.seq_len = 8, .in_order = true, .check_all = true};

@@ -1,4 +1,4 @@
-// Learning a vocabulary from one's own text.
+// Learns a vocabulary from the user's text.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
@@ -14,8 +14,8 @@
 static const char *const own_specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
 #define N_OWN (sizeof own_specials / sizeof *own_specials)
 
-// What transformers needs besides tokenizer.json. Its chat template is ChatML, for which the
-// special tokens are.
+// The files that transformers needs besides tokenizer.json. The chat template is ChatML, which the
+// special tokens are for.
 static const char config_head[] =
     "{\n"
     "  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n"
@@ -50,7 +50,7 @@ tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_e
     return status;
 }
 
-// Everything that a model's tokenizer is made of, and what may decide its chat template.
+// All parts of a model's tokenizer, and those that may decide its chat template.
 static tern_status put_gguf(tern_out_set *set, const tern_file *file, tern_error *err) {
     tern_gguf_writer *w;
     TERN_TRY(tern_gguf_writer_open(&w, "tokenizer.gguf", 0, err));
@@ -126,7 +126,8 @@ static tern_status count_words(tern_bpe_trainer *trainer, const tern_data_tokeni
     return status;
 }
 
-// An existing path says what it is; a new name is a file's if it ends as this kind of file does.
+// An existing path is a file or a folder; a new name is a file's if it has the extension of this
+// kind of file.
 static bool is_folder_name(const char *out) {
     static const char ending[] = ".json";
     size_t n = strlen(out);
