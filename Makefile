@@ -235,7 +235,7 @@ tsan: ## the tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
 	build/tsan/tern_tests -j $(TEST_JOBS) $(TESTS)
 
-lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, names of symbols, what the library may call, paths, format, docs
+lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, names of symbols, what the library may call, paths, format, mutants, docs
 	tools/check_layers.sh $(BUILD)/libtern.a
 	tools/check_os.sh
 	tools/check_families.sh
@@ -244,6 +244,7 @@ lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, n
 	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
 	tools/check_words.sh
+	tools/check_mutants.sh
 	tools/check_docs.sh $(BUILD)
 
 .PHONY: mutants
