@@ -206,6 +206,18 @@ test('pages: the summary widget', { seconds: 90 }, async (t) => {
   const opened = await open(t, '/tldr/');
   const { person } = opened;
   const inWidget = (selector) => `.tern-tldr >>> ${selector}`;
+  t.check(!(await opened.page.raw.$('.tern-tldr')), 'no button before a model is chosen');
+  const carried = await opened.page.raw.$eval('#model option:last-child', (one) => one.value);
+  await opened.page.raw.select('#model', carried);
+  await opened.page.raw.waitForSelector('.tern-tldr');
+  // The same by a tag, as other pages have it.
+  await opened.page.raw.evaluate((model) => {
+    document.querySelector('.tern-tldr').remove();
+    const tag = document.createElement('script');
+    Object.assign(tag, { type: 'module', src: '/tldr/tldr.js' });
+    Object.assign(tag.dataset, { model, target: 'article', device: 'wasm' });
+    document.head.append(tag);
+  }, carried);
   await opened.page.raw.waitForSelector(inWidget('.open'));
   await opened.page.raw.click(inWidget('.open'));
   await person.waits(() => {

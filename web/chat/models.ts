@@ -13,7 +13,7 @@ export interface Preset {
 export const CARRIED: Preset = {
   name: 'Stories',
   source: new URL('../models/stories.gguf', import.meta.url).href,
-  size: 11247840,
+  size: 11247616,
   licence: 'MIT',
   device: 'wasm', // a token takes less time than a graphics adapter needs to begin
   note: 'Tells short stories, answers simple questions, also about a passage. Knows little else about the world.',

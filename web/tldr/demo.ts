@@ -1,4 +1,5 @@
-// The demo page has the widget by its tag; this adds a choice of models, each with a widget of its own.
+// The demo page: whichever model is chosen gets a widget. The model that comes with the pages is last, since
+// it cannot summarise an article.
 import { CARRIED, PRESETS } from '../chat/models.ts';
 import { byId, h } from '../shared/dom.ts';
 import { formatBytes } from '../shared/format.ts';
@@ -6,7 +7,7 @@ import { startServiceWorker } from '../shared/pwa.ts';
 import { mount } from './tldr.ts';
 
 const select = byId<HTMLSelectElement>('model');
-for (const preset of PRESETS)
+for (const preset of [...PRESETS.filter((one) => one !== CARRIED), CARRIED])
   select.append(h('option', { value: preset.source }, `${preset.name}, ${formatBytes(preset.size)}`));
 
 select.addEventListener('change', () => {
