@@ -5,7 +5,7 @@
 #     tools/check_words.sh            # all
 #     tools/check_words.sh FILE...    # these
 set -eu
-folders='include src/session src/models src/runtime src/graph apps/serve apps/mcp apps/agent'
+folders='include src apps'
 # shellcheck disable=SC2086
 [ $# -gt 0 ] || set -- $(find $folders -name '*.[ch]' -o -name '*.inc')
 awk '

@@ -111,9 +111,9 @@
     {0, "dry-multiplier", OPTION_NUMBER, &(s).sampling.dry_multiplier, "M",                        \
      "penalty of what continues a repetition (0)", 0, 1000},                                       \
     {0, "dry-base", OPTION_NUMBER, &(s).sampling.dry_base, "B",                                    \
-     "times B for each token of it more (1.75)", 1, 1000},                                         \
+     "times B for each more token of it (1.75)", 1, 1000},                                         \
     {0, "dry-allowed-length", OPTION_COUNT, &(s).sampling.dry_allowed_length, "N",                 \
-     "than so many (2)", 0, 1 << 24},                                                              \
+     "shorter repetitions cost nothing (2)", 0, 1 << 24},                                          \
     {0, "dry-penalty-last-n", OPTION_COUNT, &(s).sampling.dry_penalty_last_n, "N",                 \
      "among the last N tokens (all)", 0, 1 << 24},                                                 \
     {0, "mirostat", OPTION_COUNT, &(s).sampling.mirostat, "V",                                     \

@@ -102,7 +102,7 @@ static void put_value(tern_strbuf *out, const tern_json *v) {
     else if (tern_json_is(v, TERN_JSON_NUMBER))
         tern_strbuf_printf(out, "%.9g", v->number);
     else if (tern_json_is(v, TERN_JSON_BOOL))
-        tern_strbuf_puts(out, v->n ? "yes" : "no");
+        tern_strbuf_puts(out, v->n ? "true" : "false");
     else
         tern_strbuf_puts(out, "unknown");
 }

@@ -96,14 +96,14 @@ static void check_what_differs(const tern_train_desc *d, const char *other_data)
     x = *d, x.n_kv_heads = 1, differs(&x, "kv_heads is 2 there and 1 here");
     x = *d, x.n_ff = 96, differs(&x, "ff is 64 there and 96 here");
     x = *d, x.n_context = 128, differs(&x, "context is 64 there and 128 here");
-    x = *d, x.separate_head = true, differs(&x, "separate_head is no there and yes here");
+    x = *d, x.separate_head = true, differs(&x, "separate_head is false there and true here");
     x = *d, x.seq_len = 32, differs(&x, "seq_len is 64 there and 32 here");
     x = *d, x.batch_tokens = 1024, differs(&x, "batch_tokens is 512 there");
     x = *d, x.schedule = TERN_SCHEDULE_COSINE, differs(&x, "schedule is two-stage there");
     x = *d, x.n_warmup = 9, differs(&x, "warmup is 0 there and 9 here");
     x = *d, x.weight_decay = -1, differs(&x, "weight_decay is 0.1 there and 0 here");
     x = *d, x.clip = 2, differs(&x, "clip is 1 there and 2 here");
-    x = *d, x.in_order = true, differs(&x, "in_order is no there and yes here");
+    x = *d, x.in_order = true, differs(&x, "in_order is false there and true here");
     x = *d, x.data = other_data, differs(&x, "data is ");
 }
 

@@ -226,7 +226,7 @@ static tern_status fill(const tern_json_doc *doc, const char *template, int inde
             *more = false;
         else if (!tern_json_is(v, TERN_JSON_STRING))
             return tern_fail(err, TERN_ERR_FORMAT, "the field '%.*s' is %s", (int)f.path.len,
-                             f.path.ptr, v ? "no text" : "missing");
+                             f.path.ptr, v ? "not a string" : "missing");
         else
             append_filtered(out, tern_json_str(v), f.filters);
         p = close + 1;

@@ -284,8 +284,8 @@ export interface SamplerParams {
   dynatempRange?: number; // the temperature goes this far up and down with the entropy
   dynatempExponent?: number; // (1)
   dryMultiplier?: number; // penalty of what would continue a repetition,
-  dryBase?: number; // times this (1.75) for each token of it more
-  dryAllowedLength?: number; // than so many (2)
+  dryBase?: number; // times this (1.75) for each more token of it
+  dryAllowedLength?: number; // shorter repetitions cost nothing (2)
   dryPenaltyLastN?: number; // of the last tokens (-1: all)
   drySequenceBreakers?: string[]; // no repetition goes beyond one
   mirostat?: number; // 1 or 2: replaces all samplers but biases and temperature
