@@ -283,7 +283,8 @@ TEST(eval_says_what_an_item_lacks) {
     const struct {
         const char *task, *line, *says;
     } bad[] = {
-        {"piqa", "{\"goal\":1,\"sol1\":\"a\",\"sol2\":\"b\",\"label\":0}", "'goal' is not a string"},
+        {"piqa", "{\"goal\":1,\"sol1\":\"a\",\"sol2\":\"b\",\"label\":0}",
+         "'goal' is not a string"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"label\":0}", "'sol2' is missing"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\",\"label\":2}",
          "'label' names none"},
@@ -291,7 +292,8 @@ TEST(eval_says_what_an_item_lacks) {
         {"piqa", "[\"goal\"]", "expected an object with 'goal' or 'query'"},
         {"piqa", "{\"goal\":", "line 1"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[],\"gold\":0}", "'choices' is missing"},
-        {"hellaswag", "{\"query\":\"q\",\"choices\":[\"a\",2],\"gold\":0}", "'choices' is not a string"},
+        {"hellaswag", "{\"query\":\"q\",\"choices\":[\"a\",2],\"gold\":0}",
+         "'choices' is not a string"},
         {"hellaswag", many, "more than 64 answers"},
         {"copa", "{\"premise\":\"P.\",\"choice1\":\"a\",\"choice2\":\"b\",\"label\":0}",
          "'question' is missing"},
