@@ -336,14 +336,18 @@ def test_permission():
 
 def on_terminal(words, answers, early=b"", columns=0, prompt=rb" > "):
     """What a person sees, who types these answers, one at each prompt, and `early` before anything is asked."""
+    begin, go = os.pipe()
     pid, fd = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # which processes in the background may not hear of
         if columns:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        os.read(begin, 1)  # until what is early was typed
         os.execv(words[0], words)
     if early:
         os.write(fd, early)
+    os.write(go, b"!")
+    os.close(begin), os.close(go)
     seen, end = b"", time.time() + PATIENCE
     answers = list(answers)
     asked = 0

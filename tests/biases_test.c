@@ -92,16 +92,17 @@ static bool append(void *user, const char *text, size_t n) {
 TEST(stops_say_which_one_it_was_and_pieces_add_up_to_the_text) {
     fixture f;
     if (!open_stories(&f)) return;
-    static const char *const stops[] = {"zebra", "girl", "there", "y."};
-    char text[512] = "", pieces[512] = "";
+    char text[512] = "", pieces[512] = "", early[64] = "", late[64] = "", last[64] = "";
+    const char *const stops[] = {"zebra", late, early, last};
     tern_generate_stats stats;
     const int32_t *ids =
         go_on(&f, (tern_generate_params){0}, (tern_sampling){0}, &stats, append, text);
     for (size_t i = 0; i < stats.n_generated; i++)
         CHECK(tern_token_piece(f.model, ids[i], append, pieces, NULL) == TERN_OK);
     CHECK_MSG(!strcmp(text, pieces) && text[0], "'%s', '%s'", text, pieces);
-    CHECK_MSG(strstr(text, "there") < strstr(text, "girl"), "%s", text);
-    for (size_t i = 0; i < 3; i++) {
+    bool has_words = sscanf(text, "%*s %*s %*s %63s %63s %63s", early, late, last) == 3;
+    CHECK_MSG(has_words && strstr(text, early) < strstr(text, late), "%s", text);
+    for (size_t i = 0; has_words && i < 3; i++) {
         go_on(&f, (tern_generate_params){.stops = stops + i, .n_stops = 4 - i}, (tern_sampling){0},
               &stats, NULL, NULL);
         CHECK(stats.reason == TERN_STOP_STRING && stats.stop == 2 - i);
@@ -132,7 +133,7 @@ TEST(token_pieces_are_bytes_of_their_own) {
 TEST(tokens_are_left_out_and_end_answers) {
     fixture f;
     if (!open_stories(&f)) return;
-    static const char *const words[] = {"there was", "upon"};
+    static const char *const words[] = {"a small", "upon"};
     tern_generate_stats stats;
     int32_t plain[N], bad[8];
     size_t n_bad = 0;
@@ -140,7 +141,7 @@ TEST(tokens_are_left_out_and_end_answers) {
     char text[512] = "";
     memcpy(plain, go_on(&f, (tern_generate_params){0}, (tern_sampling){0}, NULL, append, text),
            sizeof plain);
-    CHECK_MSG(strstr(text, "there was"), "%s", text);
+    CHECK_MSG(strstr(text, "a small"), "%s", text);
     // A token that ends the answer is no part of it.
     const int32_t *ids =
         go_on(&f, (tern_generate_params){.stop_token_ids = plain + 4, .n_stop_token_ids = 1},
@@ -159,8 +160,8 @@ TEST(tokens_are_left_out_and_end_answers) {
     text[0] = 0;
     go_on(&f, (tern_generate_params){.bad_words = words, .n_bad_words = 2}, (tern_sampling){0},
           NULL, append, text);
-    CHECK_MSG(!strstr(text, "there was"), "%s", text);
-    CHECK(tern_tokenize(f.model, " there was", 10, 0, bad, 8, &n_bad, &err) == TERN_OK);
+    CHECK_MSG(!strstr(text, "a small"), "%s", text);
+    CHECK(tern_tokenize(f.model, " a small", 8, 0, bad, 8, &n_bad, &err) == TERN_OK);
     CHECK(n_bad > 1); // the word is kept out by its last token, its first one may come
     const int32_t beyond = 1 << 30;
     const tern_generate_params wrong[] = {
