@@ -85,7 +85,7 @@ const tests = {
     async "openai: parts of text, choices, a developer"() {
         const done = await openai.chat.completions.create({
             ...chat, n: 2,
-            messages: [{ role: "developer", content: "Be brief." }, { role: "user", content: [{ type: "text", text: "A fox?" }] }],
+            messages: [{ role: "developer", content: "Be brief." }, { role: "user", content: [{ type: "text", text: "Tell me a story about a fox." }] }],
         });
         assert.equal(done.choices.length, 2);
         assert.notEqual(done.choices[0].message.content, done.choices[1].message.content);
