@@ -117,7 +117,7 @@ test('objects', { skip }, async () => {
   const { Tern } = await load();
   const tern = await Tern.load(model, { device: 'wasm' });
   const prompt = 'A mouse, in JSON: ';
-  const ask = { schema: person, maxTokens: 120, temperature: 0 };
+  const ask = { schema: person, compact: true, maxTokens: 120, temperature: 0 };
   const { object, text, finishReason } = await tern.generateObject(prompt, ask);
   assert.equal(finishReason, 'stop');
   assert.deepEqual(object, JSON.parse(text));
