@@ -692,7 +692,7 @@ TEST(serve_prefixes_are_their_owners_alone) {
 // ---- Files of others ---------------------------------------------------------------------------
 
 static void wait_for_files(prefix_cache *f, prefix_tier tier) {
-    for (int k = 0; k < 5000 && f->view.n[tier] == 0; k++) {
+    for (int k = 0; k < 600000 && f->view.n[tier] == 0; k++) {
         tern_sleep(0.001);
         prefix_cache_take_done(f);
     }
@@ -735,7 +735,7 @@ static void write_idle(prefix_cache *f) {
     for (cached_prefix *k = f->lists[PREFIX_ON_DEVICE].newest; k; k = k->older) k->used -= 1000;
     for (int n = 0; n < 12; n++) {
         prefix_cache_tidy(f);
-        for (int k = 0; k < 5000 && f->moving_bytes > 0; k++) {
+        for (int k = 0; k < 600000 && f->moving_bytes > 0; k++) {
             tern_sleep(0.001);
             prefix_cache_take_done(f);
         }

@@ -82,7 +82,7 @@ static const sink fixture_sink = {.write = sink_write, .end = sink_end};
 static bool take_until(fixture *d, const bool *over) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 20;
+    end.tv_sec += 600; // however slow the machine is
     for (;;) {
         scheduler_view v;
         server_take_events(&d->server);
@@ -125,7 +125,7 @@ static int ask_for(fixture *d, const char *path, const char *body, uint64_t fail
     bool ok = take_until(d, &d->is_over);
     tern_mem_fail_at(0);
     *n_allocs = tern_mem_get_stats().n_allocs - before;
-    CHECK_MSG(ok, "%s: no answer in 20 seconds", path);
+    CHECK_MSG(ok, "%s: no answer in ten minutes", path);
     int status = req->is_broken ? 0 : d->n > 12 ? atoi(d->bytes + 9) : -1;
     request_free(req);
     CHECK(take_until(d, NULL));

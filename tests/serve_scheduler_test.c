@@ -120,7 +120,7 @@ static void take(void *user, const job_event *e) {
 static void serve(fixture *d, size_t n, void (*on_first)(fixture *, answer *)) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 20;
+    end.tv_sec += 600; // however slow the machine is
     for (size_t n_over = 0; n_over < n;) {
         pthread_mutex_lock(&d->lock);
         int late = 0;
@@ -128,7 +128,7 @@ static void serve(fixture *d, size_t n, void (*on_first)(fixture *, answer *)) {
         d->is_woken = false;
         pthread_mutex_unlock(&d->lock);
         if (late) {
-            CHECK_MSG(false, "%zu of %zu answers in 20 seconds", n_over, n);
+            CHECK_MSG(false, "%zu of %zu answers in ten minutes", n_over, n);
             return;
         }
         for (job_event *e = scheduler_take_events(d->s), *next; e; e = next) {
