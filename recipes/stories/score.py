@@ -4,9 +4,10 @@
     recipes/stories/score.py MODEL [TERN] [--fair] [--seed S] [--show] [--json FILE]
 
 With --fair it is asked the 60 requests of fair.jsonl, which were written by somebody who had not seen the recipe;
-nothing in the training text is made for them. No request is used in training: corpus.py leaves them out, and the passages of questions and summaries were written
-for this list. (The facts that are asked for are in the training text, in other words or in other company.) Each is a
-chat of its own, with the model's own sampling defaults and the seeds S, S + 1, ... Every answer must
+nothing in the training text is made for them. No request is used in training: corpus.py leaves them out, and the
+passages of questions and summaries were written for these lists. (The facts that are asked for are in the training
+text, in other words or in other company.) Each is a chat of its own, with the model's own sampling defaults and the
+seeds S, S + 1, ... Every answer must
     end by itself before the context of the model is full, and
     repeat no six words in a row more than twice.
 Besides, by the kind of request,
