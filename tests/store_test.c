@@ -247,8 +247,7 @@ TEST(store_forgets_for_good) {
 }
 
 // A file of version 1: its index has whole runs of Chinese characters, and no pairs of them. It
-// stays such a file. Seen to fail: with pairs looked for there, and with pairs added, which
-// forgetting looks for.
+// stays such a file. Seen to fail: with pairs put into it and looked for.
 TEST(store_goes_on_with_files_of_version_1) {
     tern_memory_store *s = open_at("first.memory", NULL);
     tern_error err = {0};

@@ -475,7 +475,7 @@ const TESTS = {
       );
     }, WAIT);
     assert.equal(await inside((shadow) => shadow.querySelector('.wrong').textContent), '');
-    assert.ok((await inside((shadow) => shadow.querySelector('.summary').textContent)).length > 0);
+    assert.ok((await inside((shadow) => shadow.querySelector('.summary').textContent)).length > 40);
     assert.equal(await inside((shadow) => shadow.querySelector('.panel').hidden), false);
     await page.keyboard.press('Escape');
     assert.equal(await inside((shadow) => shadow.querySelector('.panel').hidden), true);
