@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "fuzz/support.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 #define SECONDS_N 9000 // samples: half a second and a bit, within a frame of any size
 

@@ -1,7 +1,7 @@
 // Fuzzing of what a GGUF sees with, a file of its own (mmproj): beside each of two language models
 // that are always the same, it is refused with a reason or makes rows of a small image.
 #include "fuzz/support.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "tern_tools.h"
 
 static const char *const sees[] = {"tests/oracles/qwen3vl_sees", "tests/oracles/lfm2vl_sees"};

@@ -1,6 +1,8 @@
 // tern: small language models on the device they run on. This header is all that a program needs to
-// run a model: open it, generate text, hold conversations. tern_train.h is for training,
-// tern_tools.h for converting, inspecting and evaluating models; both include this one.
+// run a model: open it, generate text, hold conversations. tern_embed.h is for vectors of texts and
+// rerankers, tern_image.h and tern_audio.h for images and sounds, tern_agent.h for models that call
+// tools, tern_memory.h for stores of texts, tern_train.h for training, and tern_tools.h for
+// converting, inspecting and evaluating models; each of them includes this one.
 //
 // Two objects. A *model* is an opened file: mapped weights, tokenizer, chat template, graph; it
 // never changes after opening and may be shared by any number of threads. A *session* is one
@@ -286,6 +288,32 @@ typedef struct tern_model_info {
 } tern_model_info;
 TERN_API void tern_model_get_info(const tern_model *model, tern_model_info *info);
 
+// What a model does with images and sound (tern_image.h, tern_audio.h); zero, false and -1 where it
+// has nothing of the kind.
+typedef struct tern_media_info {
+    // Images that tern_classify and tern_embed_images take.
+    int32_t image_width, image_height; // of what the model reads
+    int32_t patch;                     // edge of the squares that become rows
+    int32_t n_labels;                  // 0: the model gives vectors, no labels
+    int32_t n_dims;                    // of a vector
+    // A vision-language model, for tern_image_tokens_open: the token that stands for an image in a
+    // text, and those before and after it; -1: none.
+    bool has_vision;
+    int32_t image_token, begin_token, end_token;
+    // Speech recognition, tern_transcribe.
+    bool is_asr;
+    int32_t audio_rate; // samples per second that the model reads
+    // Text to speech, tern_speech_open.
+    bool is_tts;
+    int32_t n_speaker; // size of the vector that describes a voice; 0: it takes none
+    // A codec, tern_codec_open.
+    bool is_codec;
+    int32_t codec_rate;        // samples per second
+    int32_t codec_frame;       // samples of a frame
+    int32_t n_codes, n_values; // codes of a frame, which are below n_values
+} tern_media_info;
+TERN_API void tern_model_get_media_info(const tern_model *model, tern_media_info *info);
+
 // ---- Text and tokens ---------------------------------------------------------------------------
 
 typedef enum tern_tokenize_flags {
@@ -313,7 +341,7 @@ TERN_API tern_status tern_token_piece(const tern_model *model, int32_t id, tern_
 TERN_API const char *tern_token_text(const tern_model *model, int32_t id, size_t *n_bytes);
 TERN_API bool tern_token_is_end(const tern_model *model, int32_t id); // ends a turn or a text
 
-typedef struct tern_image_tokens tern_image_tokens; // an encoded image: tern_media.h
+typedef struct tern_image_tokens tern_image_tokens; // an encoded image: tern_image.h
 
 typedef struct tern_message {
     const char *role, *content; // "system", "user", "assistant", "tool"
@@ -887,82 +915,6 @@ TERN_API const tern_message *tern_chat_messages(const tern_chat *chat, size_t *n
 TERN_API tern_status tern_chat_save(const tern_chat *chat, const char *path, tern_error *err);
 // Replaces all messages; on failure they are unchanged. Also accepts an object with "messages".
 TERN_API tern_status tern_chat_load(tern_chat *chat, const char *path, tern_error *err);
-
-// ---- Embeddings (docs/embeddings.md) ------------------------------------------------------------
-//
-// A model whose files define a pooling turns each text into one vector. Texts with the same meaning
-// have a similarity near 1.
-//
-//     tern_embed_text texts[] = {{0}, {0}};
-//     tern_embedding_info info = {0};
-//     tern_model *model = NULL;
-//     tern_error err = {0};
-//     float vectors[2 * 1024];
-//     texts[0].text = "how do magnets work", texts[0].n_bytes = 19;
-//     texts[1].text = "why iron sticks to steel", texts[1].n_bytes = 24;
-//     tern_embedding_get_info(model, &info);
-//     if (info.n_dims <= 1024 && tern_embed(model, texts, 2, NULL, vectors, &err) == TERN_OK)
-//         (void)tern_similarity(vectors, vectors + info.n_dims, (size_t)info.n_dims);
-
-typedef struct tern_embedding_prompt {
-    const char *name, *text; // "query", "Represent this sentence: "
-} tern_embedding_prompt;
-
-typedef struct tern_embedding_info {
-    int32_t n_dims;     // of a vector; 0: the model does not embed
-    int32_t max_length; // of a text in tokens, including those that the tokenizer adds
-    tern_pooling pooling;
-    bool any_length;  // vectors are not normalized to length 1, as the model's files say
-    int32_t n_labels; // of a classifier of pairs, which gives scores and no vectors; else 0
-    const tern_embedding_prompt *prompts; // from the model's files; live as long as the model
-    size_t n_prompts;
-    const char *default_prompt; // name of the one used if none is requested, or NULL
-} tern_embedding_info;
-TERN_API void tern_embedding_get_info(const tern_model *model, tern_embedding_info *info);
-
-typedef struct tern_embed_text {
-    const char *text; // plain text: names of special tokens in it are not recognised
-    size_t n_bytes;
-    const int32_t *ids; // not NULL: all of its tokens; text and prompt are then not used
-    size_t n_ids;
-} tern_embed_text;
-
-typedef struct tern_embed_params {
-    const char *prompt;   // name of one of the model's prompts, NULL: its default, "": none
-    const char *prefix;   // not NULL: a text used in place of the model's prompts
-    int32_t max_length;   // of a text in tokens, the rest is cut off; 0: the model's
-    int32_t n_dims;       // leading dimensions to keep, normalized again; 0: all
-    int32_t n_step;       // tokens per step, which short texts share; 0: 2048
-    tern_kv_type kv_type; // keys and values; AUTO: by the longest text
-    int64_t *n_tokens;    // [n_texts] gets each text's number of tokens, or NULL
-    bool *was_cut;        // [n_texts] gets whether the text was cut to max_length, or NULL
-    tern_progress_fn on_progress;
-    void *user;
-} tern_embed_params;
-// out: [n_texts, n_dims]. Texts of any lengths are computed together, without padding; a vector has
-// the same bits as when computed alone. Any number of threads may call this on one model. Memory:
-// the states of one step's tokens.
-TERN_API tern_status tern_embed(tern_model *model, const tern_embed_text *texts, size_t n_texts,
-                                const tern_embed_params *params, float *out, tern_error *err);
-// The same without waiting for a GPU, a step of some thousand tokens at a time: poll until *done or
-// a failure, then close (allowed at any time). The texts, the params' arrays and strings and
-// `vectors` must stay valid until then. One thread at a time.
-typedef struct tern_embedding tern_embedding;
-TERN_API tern_status tern_embed_begin(tern_embedding **out, tern_model *model,
-                                      const tern_embed_text *texts, size_t n_texts,
-                                      const tern_embed_params *params, float *vectors,
-                                      tern_error *err);
-TERN_API tern_status tern_embed_poll(tern_embedding *embedding, bool *done, tern_error *err);
-TERN_API void tern_embed_close(tern_embedding *embedding); // NULL is allowed
-// How well documents answer a query, by a model that reads both together: scores[i] of document i.
-// An encoder with a classifier (BERT, XLM-R) gives the raw score of its first label, a decoder the
-// probability of "yes" in Qwen3-Reranker's template. Documents are cut to fit. In params, prefix is
-// the decoder's instruction (NULL: for web search); prompt and n_dims are not used.
-TERN_API tern_status tern_rerank(tern_model *model, const char *query, size_t n_query,
-                                 const tern_embed_text *documents, size_t n_documents,
-                                 const tern_embed_params *params, float *scores, tern_error *err);
-// The cosine similarity of two vectors, -1 to 1; 0 if one of them is 0.
-TERN_API double tern_similarity(const float *a, const float *b, size_t n);
 
 // ---- Memory ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "harness.h"
 #include "tern.h"
+#include "tern_embed.h"
 
 enum { N_TEXTS = 23, MOST = 64 };
 static int32_t many_ids[N_TEXTS][MOST];

@@ -6,7 +6,7 @@
 #include "harness.h"
 #include "tern.h"
 #include "tern_agent.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "tiny_model.h"
 
 static const int32_t prompt[] = {5, 70, 100, 33, 259, 8, 120, 64, 260, 90, 91, 92, 93};

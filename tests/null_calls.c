@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "tern_agent.h"
-#include "tern_media.h"
+#include "tern_audio.h"
+#include "tern_embed.h"
+#include "tern_image.h"
 #include "tern_memory.h"
 #include "tern_tools.h"
 #include "tern_train.h"

@@ -13,7 +13,7 @@
 #include "models/family.h"
 #include "runtime/runtime.h"
 #include "image_tokens_fixture.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "tern_tools.h"
 
 #define OWN  "tests/oracles/qwen35_sees"

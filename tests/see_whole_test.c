@@ -7,7 +7,7 @@
 #include "harness.h"
 #include "runtime/runtime.h"
 #include "image_tokens_fixture.h"
-#include "tern_media.h"
+#include "tern_image.h"
 
 #define WHOLE "tests/oracles/gemma3_sees"
 #define ROWS  9   // of an image

@@ -9,7 +9,7 @@
 #include "goldens.h"
 #include "gpu_fixture.h"
 #include "harness.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 #include "tern_tools.h"
 
 // ---- The codec by itself -----------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "harness.h"
+#include "tern_embed.h"
 #include "tern_memory.h"
 #include "tiny_model.h"
 

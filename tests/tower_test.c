@@ -10,7 +10,7 @@
 #include "harness.h"
 #include "runtime/runtime.h"
 #include "image_tokens_fixture.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "tern_tools.h"
 
 #define OWN    "tests/oracles/qwen35_sees"

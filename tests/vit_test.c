@@ -8,7 +8,7 @@
 #include "gpu_fixture.h"
 #include "harness.h"
 #include "runtime/runtime.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "tern_tools.h"
 
 #define OWN    "tests/oracles/"

@@ -8,7 +8,7 @@
 #include "blobs.h"
 #include "formats/formats.h"
 #include "harness.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 #include "tern_tools.h"
 
 #define OWN       "tests/oracles/whisper"

@@ -7,7 +7,7 @@
 #include "blobs.h"
 #include "formats/formats.h"
 #include "harness.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 #define OWN "tests/oracles/whisper"
 enum { WIDTH = 24, VOCAB = 172, TEXT_5 = 5, TEXT_6 = 6, TEXT_7 = 7, END = 60, TIMES = 71 };

@@ -10,7 +10,7 @@
 #include "goldens.h"
 #include "harness.h"
 #include "media/sound.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 #include "tern_tools.h"
 
 #define OWN       "tests/oracles/whisper"

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "formats/formats.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "tern_tools.h"
 #include "tern_train.h"
 #include "tests/tiny_model.h"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 #include "cli.h"
-#include "tern_media.h"
+#include "tern_image.h"
 
 // "-" is standard input. False after printing why one cannot be read; the ones before it stay open.
 bool read_images(tern_image *out, const char **paths, int n, bool as_stored);

@@ -1,6 +1,7 @@
 // tern embed: vectors of texts, and the similarity of two lists of them.
 #include "cli.h"
 #include "cli_images.h"
+#include "tern_embed.h"
 #include "tern_tools.h"
 
 #include <stdlib.h>

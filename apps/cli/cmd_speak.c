@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "tern_media.h"
+#include "tern_audio.h"
 #include "tern_tools.h"
 
 #define WORDS_MAX 4096

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tern_media.h"
+#include "tern_audio.h"
 
 #define WORDS_MAX 4096
 #define LINE_MOST 79 // bytes of the current speech on a terminal's line: its end

@@ -14,7 +14,8 @@
 #include "apps/serve/registry.h"
 #include "apps/serve/serve_log.h"
 #include "base/alloc.h"
-#include "tern_media.h"
+#include "tern.h"
+#include "tern_embed.h"
 #include "base/os_time.h"
 #include "base/status.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "apps/serve/serve_log.h"
 #include "base/alloc.h"
-#include "tern_media.h"
+#include "tern.h"
 #include "base/hash.h"
 #include "base/os_file.h"
 #include "base/os_time.h"

@@ -4,7 +4,7 @@
 #define TERN_SERVE_REQUEST_IMAGES_H
 
 #include "apps/serve/fields.h"
-#include "tern_media.h"
+#include "tern_image.h"
 
 // More than a conversation needs; fewer fill the context.
 #define IMAGES_MAX 256

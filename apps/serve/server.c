@@ -4,7 +4,7 @@
 #include "apps/serve/mcp_server.h"
 #include "base/os_file.h"
 #include "base/os_thread.h"
-#include "tern_media.h"
+#include "tern.h"
 
 // It is small and stays open.
 static tern_status open_codec(server *s, tern_error *err) {

@@ -7,7 +7,7 @@
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
 #include "base/os_thread.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 #define PIECE 1024 // samples
 

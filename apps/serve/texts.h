@@ -6,6 +6,7 @@
 
 #include "apps/serve/generation_request.h"
 #include "apps/serve/away.h"
+#include "tern_embed.h"
 
 typedef struct texts {
     request *req;

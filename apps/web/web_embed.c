@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "web_args.h"
+#include "tern_embed.h"
 
 WEB_EXPORT(web_embed) int32_t web_embed(int32_t model, const char *json, uint32_t n);
 WEB_EXPORT(web_embed_poll) int32_t web_embed_poll(int32_t id);

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/strbuf.h"
-#include "tern_media.h"
+#include "tern_image.h"
 #include "media/sound.h"
 
 // ---- Decoders (image_jpeg.c and so on) --------------------------------------------------------

@@ -3,7 +3,7 @@
 #define TERN_MEDIA_SOUND_H
 
 #include "base/status.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 #define TERN_RATE_LEAST  1000
 #define TERN_RATE_MOST   768000

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "runtime/runtime.h"
-#include "tern_media.h"
+#include "tern_image.h"
 
 // One after the other, each ended by a 0 byte. A text with a 0 byte inside would look like two.
 static tern_status keep_text(tern_model *m, tern_str text, tern_error *err) {

@@ -11,7 +11,8 @@
 #include "input/input.h"
 #include "kernels/backend.h"
 #include "models/models.h"
-#include "tern_media.h"
+#include "tern.h"
+#include "tern_embed.h"
 
 // A cache of a placement, for sequences of one kind.
 typedef struct tern_placed_cache {

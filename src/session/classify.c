@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
-#include "tern_media.h"
+#include "tern_image.h"
 
 #define HITS 5
 

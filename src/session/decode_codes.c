@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "kernels/single.h"
 #include "session/session.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 struct tern_codec_stream {
     tern_model *m;

@@ -1,6 +1,5 @@
 // What a model does with images and sound, as its configuration says.
 #include "session/session.h"
-#include "tern_media.h"
 
 static void put_images(const tern_config *c, tern_media_info *info) {
     if (c->vision.n_layers) {

@@ -1,6 +1,7 @@
 // How similar two vectors are.
 #include <math.h>
 #include "tern.h"
+#include "tern_embed.h"
 
 double tern_similarity(const float *a, const float *b, size_t n) {
     double ab = 0, aa = 0, bb = 0;

@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 #include "base/use.h"
 #include "memory/memory.h"
+#include "tern_embed.h"
 
 struct tern_memory_store {
     tern_use use;

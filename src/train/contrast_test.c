@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "tern_embed.h"
 #include "tern_tools.h"
 #include "tests/train_fixture.h"
 

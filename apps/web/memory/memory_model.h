@@ -4,6 +4,7 @@
 #define TERN_APPS_WEB_MEMORY_MODEL_H
 
 #include "tern.h"
+#include "tern_embed.h"
 
 struct tern_model {
     const char *name, *path; // terminated; owned by the caller, like the prompts' names

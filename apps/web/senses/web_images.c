@@ -4,7 +4,7 @@
 #include "apps/web/web.h"
 #include "apps/web/web_text.h"
 #include "base/alloc.h"
-#include "tern_media.h"
+#include "tern_image.h"
 
 WEB_EXPORT(web_see) int32_t web_see(int32_t model, const char *json, uint32_t n);
 WEB_EXPORT(web_images_place) int32_t web_images_place(int32_t model, const char *json, uint32_t n);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
-#include "tern_media.h"
+#include "tern.h"
 
 WEB_EXPORT(web_senses) int32_t web_senses(int32_t model);
 

@@ -4,7 +4,7 @@
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
 #include "base/alloc.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 WEB_EXPORT(web_transcribe)
 int32_t web_transcribe(int32_t model, const float *samples, uint32_t n_samples, int32_t rate,

@@ -4,7 +4,7 @@
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
 #include "base/alloc.h"
-#include "tern_media.h"
+#include "tern_audio.h"
 
 WEB_EXPORT(web_speak) int32_t web_speak(int32_t model, const char *json, uint32_t n);
 WEB_EXPORT(web_speak_next) int32_t web_speak_next(int32_t id);

@@ -13,7 +13,7 @@ import unittest
 from common import CC, ROOT
 from tern import _c as c
 
-HEADERS = ("tern.h", "tern_agent.h", "tern_media.h", "tern_memory.h", "tern_tools.h", "tern_train.h")
+HEADERS = ("tern.h", "tern_agent.h", "tern_audio.h", "tern_embed.h", "tern_image.h", "tern_memory.h", "tern_tools.h", "tern_train.h")
 
 
 class Dwarf:
