@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     tern_error err;
     float *voice;
     size_t n_hops;
-    if (tern_sound_read(&s, bytes, n, &desc, &err) != TERN_OK) return 0;
+    if (tern_sound_open_bytes(&s, bytes, n, &desc, &err) != TERN_OK) return 0;
     fuzz_require(s.rate == 16000 && s.n >= 0 && s.n <= 20 * 16000);
     for (int64_t i = 0; i < s.n; i++) fuzz_require(isfinite(s.samples[i]));
     if (tern_voice_by_loudness(s.samples, s.n, &voice, &n_hops, &err) == TERN_OK) {
@@ -32,6 +32,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         tern_voice_free(&speech);
         tern_free(voice);
     }
-    tern_sound_free(&s);
+    tern_sound_close(&s);
     return 0;
 }

@@ -25,10 +25,11 @@
 // - Functions that can fail return tern_status and fill *err (may be NULL) with one line of text;
 //   when they succeed, err->status is TERN_OK and the message empty.
 // - An argument may point to memory that the same object returned: its tokens, say.
-// - A closed model stays in memory until everything that was opened with it (sessions, groups,
-//   grammars, answers, images, stores ...) is closed, too; the order does not matter. The same
-//   holds for a session that is closed in its own callback, a grammar that still constrains an
-//   answer, and a table of chains that a session drafts from.
+// - Handles may be closed in any order. A closed model stays in memory until everything that was
+//   opened with it (sessions, groups, grammars, answers, image tokens, transcribers, speeches,
+//   stores ...) is closed, too. The same holds for a session that an agent uses or that is closed
+//   in its own callback, a grammar that still constrains an answer, and a table of chains that a
+//   session drafts from.
 // - The library never prints, never exits and keeps no global state except memory counters, and
 //   for each thread the request that it watches (see Cancelling).
 // - Text is UTF-8. Token ids are int32. Sizes are in bytes and times in seconds unless named

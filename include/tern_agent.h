@@ -96,10 +96,9 @@ typedef struct tern_agent_desc {
     void *user;
 } tern_agent_desc;
 
-// The session must outlive the agent, and no other code may use it while the agent runs. Fails if
-// the model's chat template does not support tools. A schema that grammars do not support
-// (docs/grammar.md) is shown to the model as it is, and constrains the arguments only to be an
-// object: a note says so when the agent runs.
+// No other code may use the session while the agent runs. Fails if the model's chat template does
+// not support tools. A schema that grammars do not support (docs/grammar.md) is shown to the model
+// as it is, and constrains the arguments only to be an object: a note says so when the agent runs.
 TERN_API tern_status tern_agent_open(tern_agent **out, tern_session *session,
                                      const tern_agent_desc *desc, tern_error *err);
 TERN_API void tern_agent_close(tern_agent *agent); // NULL is allowed

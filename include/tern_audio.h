@@ -12,7 +12,7 @@
 //         tern_transcribe(model, &sound, NULL, &said, &err) == TERN_OK && said.n > 0)
 //         puts(said.segments[0].text);
 //     tern_transcription_free(&said);
-//     tern_sound_free(&sound);
+//     tern_sound_close(&sound);
 //
 // The rules at the top of tern.h hold here, too.
 #ifndef TERN_AUDIO_H
@@ -49,11 +49,11 @@ typedef bool (*tern_bytes_fn)(void *user, const void *bytes, size_t n_bytes);
 TERN_API tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_desc *desc,
                                      tern_error *err);
 // The same from a file's bytes.
-TERN_API tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
-                                     const tern_sound_desc *desc, tern_error *err);
+TERN_API tern_status tern_sound_open_bytes(tern_sound *out, const void *bytes, size_t n_bytes,
+                                           const tern_sound_desc *desc, tern_error *err);
 // n samples of silence, to be filled in. n may be 0.
-TERN_API tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
-TERN_API void tern_sound_free(tern_sound *sound); // NULL or a zeroed struct is allowed
+TERN_API tern_status tern_sound_create(tern_sound *out, int32_t rate, int64_t n, tern_error *err);
+TERN_API void tern_sound_close(tern_sound *sound); // NULL or a zeroed struct is allowed
 // Writes 16-bit samples, clipped to -1..1. The extension chooses FLAC (.flac), MP3 (.mp3), Ogg
 // Vorbis (.ogg) or Opus (.opus); anything else is WAV.
 TERN_API tern_status tern_sound_write(const tern_sound *sound, const char *path, tern_error *err);
@@ -66,9 +66,9 @@ TERN_API tern_status tern_sound_encode(const tern_sound *sound, const char *kind
 // For streaming such a WAV: converts n samples to 2n bytes of 16-bit little-endian PCM; clips to
 // -1..1, NaN becomes 0.
 TERN_API void tern_sound_pcm16(const float *samples, size_t n, uint8_t *out);
-// The WAV's header, TERN_WAV_HEAD bytes. n_samples below 0: the length is not known yet.
-#define TERN_WAV_HEAD 44
-TERN_API void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out);
+// The WAV's header, out [TERN_WAV_HEADER_BYTES]. n_samples below 0: the length is not known yet.
+#define TERN_WAV_HEADER_BYTES 44
+TERN_API void tern_sound_wav_header(int32_t rate, int64_t n_samples, uint8_t *out);
 
 // ---- What is said ------------------------------------------------------------------------------
 
@@ -82,10 +82,10 @@ typedef struct tern_segment {
 typedef struct tern_transcription {
     tern_segment *segments; // [n], in order
     size_t n;
-    double seconds;              // of the sound
-    char language[8];            // the language, "en" and so on; "": the model does not detect it
-    double encoder_s, decoder_s; // spent computing it
-    int64_t n_read;              // tokens that the decoder read
+    double seconds;   // of the sound
+    char language[8]; // the language, "en" and so on; "": the model does not detect it
+    double encoder_seconds, decoder_seconds; // spent computing it
+    int64_t n_read;                          // tokens that the decoder read
 } tern_transcription;
 
 typedef struct tern_transcribe_params {
@@ -114,7 +114,7 @@ typedef struct tern_transcribe_params {
 TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
                                      const tern_transcribe_params *params, tern_transcription *out,
                                      tern_error *err);
-TERN_API void tern_transcription_free(tern_transcription *transcript); // NULL is allowed
+TERN_API void tern_transcription_free(tern_transcription *transcription); // NULL is allowed
 
 // The same for a sound still being recorded. Feeding computes: a partial text at most once per half
 // second of new sound, and a segment after half a second without speech, or when speech goes on for
@@ -129,8 +129,7 @@ TERN_API tern_status tern_transcriber_feed(tern_transcriber *transcriber, const 
                                            int64_t n, tern_error *err);
 // Ends the sound and passes on the last segment. Then a new sound may be fed; its times continue.
 TERN_API tern_status tern_transcriber_end(tern_transcriber *transcriber, tern_error *err);
-// To be called before the model is closed; NULL is allowed.
-TERN_API void tern_transcriber_close(tern_transcriber *transcriber);
+TERN_API void tern_transcriber_close(tern_transcriber *transcriber); // NULL is allowed
 
 // ---- Text to speech ----------------------------------------------------------------------------
 
@@ -160,10 +159,10 @@ typedef struct tern_speak_params {
 typedef struct tern_speak_stats {
     int32_t rate; // samples per second
     int64_t n_frames;
-    double seconds;          // of sound
-    double model_s, codec_s; // spent computing it
-    double first_s;          // until the first samples
-    bool is_cut;             // a limit ended it, not the model
+    double seconds;                      // of sound
+    double model_seconds, codec_seconds; // spent computing it
+    double first_seconds;                // until the first samples
+    bool is_cut;                         // a limit ended it, not the model
 } tern_speak_stats;
 
 // Speaks a text: `model` (Kani-TTS) turns it into codes, and `codec` (NanoCodec) turns these into
@@ -181,7 +180,7 @@ TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const 
 // The same step by step, for callers with other work in between.
 typedef struct tern_speech tern_speech;
 // params and stats as for tern_speak. voice and speaker are read only during this call. stats (may
-// be NULL) is updated by every step; on_samples is ignored. Both models must outlive it.
+// be NULL) is updated by every step; on_samples is ignored.
 TERN_API tern_status tern_speech_open(tern_speech **out, tern_model *model, tern_model *codec,
                                       const char *text, const tern_speak_params *params,
                                       tern_speak_stats *stats, tern_error *err);
@@ -190,17 +189,17 @@ TERN_API tern_status tern_speech_open_ids(tern_speech **out, tern_model *model, 
                                           const tern_speak_params *params, tern_speak_stats *stats,
                                           tern_error *err);
 // One step: reads the prompt, generates a frame, or decodes pending frames. Most steps give no
-// samples (*n_samples is 0). Samples are valid until the next call. *over: nothing follows. One
+// samples (*n_samples is 0). Samples are valid until the next call. *done: nothing follows. One
 // thread at a time.
-TERN_API tern_status tern_speech_next(tern_speech *say, const float **samples, size_t *n_samples,
-                                      bool *over, tern_error *err);
-TERN_API void tern_speech_close(tern_speech *say); // NULL is allowed
+TERN_API tern_status tern_speech_next(tern_speech *speech, const float **samples, size_t *n_samples,
+                                      bool *done, tern_error *err);
+TERN_API void tern_speech_close(tern_speech *speech); // NULL is allowed
 
 // ---- Codes to sound ----------------------------------------------------------------------------
 
 // A codec's decoder (NanoCodec): frames of a few codes each become samples.
 //
-// A sound decoded piece by piece. One thread at a time; the model must outlive the stream.
+// A sound decoded piece by piece. One thread at a time.
 typedef struct tern_codec_stream tern_codec_stream;
 TERN_API tern_status tern_codec_open(tern_codec_stream **out, tern_model *codec, tern_error *err);
 TERN_API void tern_codec_close(tern_codec_stream *stream); // NULL is allowed

@@ -79,8 +79,8 @@ typedef struct tern_image_tokens_params {
 // Computes an image's tokens, after resizing it as the model's files say; takes 0.1 to a few
 // seconds on a CPU. n_images: 1, or 2 for two frames of a video, which become one image. The same
 // pixels give the same tokens again, without computing them. Waits for the device. Any number of
-// threads may call with one model. The caller closes the tokens, before the model; sessions that
-// use them keep what they need. TERN_ERR_UNSUPPORTED: the model reads only text.
+// threads may call with one model. The tokens may be closed while sessions use them: these keep
+// what they need. TERN_ERR_UNSUPPORTED: the model reads only text.
 TERN_API tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *model,
                                             const tern_image *images, size_t n_images,
                                             const tern_image_tokens_params *params,
@@ -112,8 +112,7 @@ typedef struct tern_classify_hit {
 typedef struct tern_classify_params {
     int32_t n_hits; // per image, at most the model's number of labels; 0: 5
     float *scores;  // NULL, or [n_images, labels]
-    // Returns false to stop: TERN_ERR_CANCELLED.
-    bool (*on_progress)(void *user, const char *what, double fraction);
+    tern_progress_fn on_progress;
     void *user;
 } tern_classify_params;
 

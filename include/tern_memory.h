@@ -48,8 +48,8 @@ extern "C" {
 typedef struct tern_memory_store tern_memory_store;
 
 typedef struct tern_memory_desc {
-    // Computes the vectors, and must outlive the store object; NULL: no vectors, and recall goes by
-    // words. A store that has vectors accepts new texts only with its own model.
+    // Computes the vectors; NULL: no vectors, and recall goes by words. A store that has vectors
+    // accepts new texts only with its own model.
     tern_model *model;
     // Counts tokens. NULL: the model above or, if there is none, four bytes count as one token.
     const tern_model *counter;

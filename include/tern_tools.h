@@ -399,8 +399,8 @@ TERN_API tern_status tern_diagnose(const tern_diagnose_desc *desc, tern_text_fn 
 typedef struct tern_machine_limits {
     char cpu[64], features[128];
     int n_threads;
-    double read_gb_per_s;   // sequential reads of memory by n_threads
-    double int8_gmac_per_s; // multiply-accumulates by n_threads, in registers
+    double read_gb_per_second;   // sequential reads of memory by n_threads
+    double int8_gmac_per_second; // multiply-accumulates by n_threads, in registers
 } tern_machine_limits;
 TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err);
 

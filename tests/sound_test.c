@@ -76,7 +76,7 @@ TEST(sound_reads_each_kind_of_file) {
             CHECK_MSG(llabs(s.n - 2 * s.rate) < s.rate / 10, "%s: %lld", path, (long long)s.n);
             double e = error_of(&s, kinds[i].reach);
             CHECK_MSG(e < kinds[i].error, "%s at %d: %g off", path, (int)s.rate, e);
-            tern_sound_free(&s);
+            tern_sound_close(&s);
         }
     }
 }
@@ -87,7 +87,7 @@ TEST(sound_writes_what_it_reads) {
     tern_sound s, again;
     char path[512];
     snprintf(path, sizeof path, "%s.wav", test_tmp("sound_written"));
-    REQUIRE_OK(tern_sound_new(&s, 22050, 5000, &err), err);
+    REQUIRE_OK(tern_sound_create(&s, 22050, 5000, &err), err);
     for (int i = 0; i < 5000; i++) s.samples[i] = 1.5f * sinf((float)i * 0.01f); // some too loud
     s.samples[7] = NAN;
     REQUIRE_OK(tern_sound_write(&s, path, &err), err);
@@ -97,8 +97,8 @@ TEST(sound_writes_what_it_reads) {
         float want = i == 7 ? 0 : fminf(1, fmaxf(-1, s.samples[i]));
         CHECK_MSG(fabsf(again.samples[i] * 32768 / 32767 - want) < 2.0 / 32767, "%d", i);
     }
-    tern_sound_free(&again);
-    tern_sound_free(&s);
+    tern_sound_close(&again);
+    tern_sound_close(&s);
     s = (tern_sound){.rate = 5};
     CHECK(tern_sound_write(&s, path, &err) == TERN_ERR_ARGUMENT);
 }
@@ -129,7 +129,7 @@ TEST(sound_writes_what_other_programs_read) {
                  {"opus", "OggS", 48000, 0.05}};
     tern_error err = {0};
     tern_sound s, again;
-    REQUIRE_OK(tern_sound_new(&s, 22050, 22050, &err), err);
+    REQUIRE_OK(tern_sound_create(&s, 22050, 22050, &err), err);
     for (int i = 0; i < 22050; i++) s.samples[i] = 0.5f * sinf((float)i * 0.1f);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         char path[512];
@@ -147,29 +147,29 @@ TEST(sound_writes_what_other_programs_read) {
             square += (double)again.samples[i] * (double)again.samples[i];
         double loud = sqrt(square / (double)(again.n / 2 - again.n / 4)) / sqrt(0.125);
         CHECK_MSG(fabs(loud - 1) <= kinds[k].off + 0.002, "%s: %g as loud", path, loud);
-        tern_sound_free(&again);
+        tern_sound_close(&again);
     }
     bytes_got got = {.stops = true};
     CHECK(tern_sound_encode(&s, "flac", on_bytes, &got, &err) == TERN_ERR_CANCELLED);
     CHECK(tern_sound_encode(&s, "aac", on_bytes, &got, &err) == TERN_ERR_UNSUPPORTED &&
           strstr(err.message, "aac"));
-    tern_sound_free(&s);
+    tern_sound_close(&s);
 }
 
 // By the bytes. Seen to fail: a length that is not the samples'; the high byte first.
 TEST(sound_has_the_pieces_of_a_wav) {
     static const float samples[] = {0, 0.5f, -0.5f, 2, -2, NAN};
     static const uint8_t pcm[] = {0, 0, 0, 64, 0, 192, 255, 127, 1, 128, 0, 0};
-    static const uint8_t head[TERN_WAV_HEAD] = {
+    static const uint8_t head[TERN_WAV_HEADER_BYTES] = {
         'R', 'I', 'F', 'F', 48, 0, 0,   0,   'W', 'A',  'V', 'E', 'f', 'm', 't',
         ' ', 16,  0,   0,   0,  1, 0,   1,   0,   0x80, 62,  0,   0,   0,   125,
         0,   0,   2,   0,   16, 0, 'd', 'a', 't', 'a',  12,  0,   0,   0};
-    uint8_t bytes[TERN_WAV_HEAD];
+    uint8_t bytes[TERN_WAV_HEADER_BYTES];
     tern_sound_pcm16(samples, 6, bytes);
     CHECK(memcmp(bytes, pcm, sizeof pcm) == 0);
-    tern_sound_wav_head(16000, 6, bytes);
+    tern_sound_wav_header(16000, 6, bytes);
     CHECK(memcmp(bytes, head, sizeof head) == 0);
-    tern_sound_wav_head(16000, -1, bytes);
+    tern_sound_wav_header(16000, -1, bytes);
     CHECK(memcmp(bytes, "RIFF\xff\xff\xff\xff", 8) == 0);
     CHECK(memcmp(bytes + 8, head + 8, 32) == 0 && memcmp(bytes + 40, "\xff\xff\xff\xff", 4) == 0);
 }
@@ -187,21 +187,21 @@ TEST(sound_of_a_wav_without_sizes) {
         {UINT32_MAX, UINT32_MAX, false, 1000, 1000}, {UINT32_MAX, 1u << 31, false, 1000, 1000},
         {36 + 2000, 2000, false, 1000, 1000},        {36 + 12, 0, true, 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        uint8_t bytes[TERN_WAV_HEAD + 2012] = {0};
+        uint8_t bytes[TERN_WAV_HEADER_BYTES + 2012] = {0};
         float samples[1000];
-        size_t n = TERN_WAV_HEAD + 2 * rows[i].n_frames;
+        size_t n = TERN_WAV_HEADER_BYTES + 2 * rows[i].n_frames;
         tern_error err = {0};
         tern_sound s = {0};
         for (size_t t = 0; t < 1000; t++) samples[t] = 0.5f * sinf((float)t);
-        tern_sound_wav_head(16000, 1000, bytes);
-        tern_sound_pcm16(samples, rows[i].n_frames, bytes + TERN_WAV_HEAD);
+        tern_sound_wav_header(16000, 1000, bytes);
+        tern_sound_pcm16(samples, rows[i].n_frames, bytes + TERN_WAV_HEADER_BYTES);
         memcpy(bytes + 4, &rows[i].riff, 4);
         memcpy(bytes + 40, &rows[i].data, 4);
         if (rows[i].has_list) memcpy(bytes + n, "LIST\4\0\0\0INFO", 12), n += 12;
         tern_status status = tern_sound_decode(&s, bytes, n, 0, 60, &err);
         CHECK_MSG(status == TERN_OK && s.n == rows[i].n, "row %zu: %lld, %s", i, (long long)s.n,
                   err.message);
-        tern_sound_free(&s);
+        tern_sound_close(&s);
     }
 }
 
@@ -217,9 +217,9 @@ TEST(sound_refuses_what_is_none_or_too_long) {
     CHECK(strstr(err.message, "longer than 1 seconds") && strstr(err.message, path));
     CHECK(tern_sound_open(&s, path, &slow, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_sound_open(&s, path, &endless, &err) == TERN_ERR_ARGUMENT);
-    CHECK(tern_sound_read(&s, "", 0, NULL, &err) == TERN_ERR_FORMAT);
+    CHECK(tern_sound_open_bytes(&s, "", 0, NULL, &err) == TERN_ERR_FORMAT);
     CHECK(strstr(err.message, "it is empty"));
-    CHECK(tern_sound_read(&s, "no sound at all", 15, NULL, &err) == TERN_ERR_FORMAT);
+    CHECK(tern_sound_open_bytes(&s, "no sound at all", 15, NULL, &err) == TERN_ERR_FORMAT);
     CHECK(tern_sound_open(&s, "tests/none.wav", NULL, &err) == TERN_ERR_IO);
     CHECK(s.samples == NULL);
 }
@@ -238,7 +238,7 @@ TEST(sound_survives_failing_allocations) {
         tern_mem_fail_at(0);
         done = status == TERN_OK;
         CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);
-        tern_sound_free(&s);
+        tern_sound_close(&s);
     }
     CHECK(done);
 }

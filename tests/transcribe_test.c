@@ -363,7 +363,7 @@ TEST(transcribe_ends_texts_that_go_round) {
     tern_transcription t;
     const tern_transcribe_params params = {.whole = true, .tokens_per_second = 100};
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
-    REQUIRE_OK(tern_sound_new(&sound, 16000, 16000, &err), err);
+    REQUIRE_OK(tern_sound_create(&sound, 16000, 16000, &err), err);
     for (int tone = 1; tone <= 8; tone++) {
         for (int64_t i = 0; i < sound.n; i++)
             sound.samples[i] = 0.5f * sinf((float)i * 0.03f * (float)tone);
@@ -373,7 +373,7 @@ TEST(transcribe_ends_texts_that_go_round) {
                       (int)t.segments[i].n_ids);
         tern_transcription_free(&t);
     }
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
 }
 
@@ -392,7 +392,7 @@ TEST(transcribe_refuses_what_it_cannot_do) {
     tern_sound sound;
     REQUIRE_OK(tern_model_open(&m, OWN, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&other, "tests/oracles/llama", NULL, &err), err);
-    REQUIRE_OK(tern_sound_new(&sound, 16000, 20000, &err), err);
+    REQUIRE_OK(tern_sound_create(&sound, 16000, 20000, &err), err);
     tern_media_info info, no_media;
     tern_model_get_media_info(m, &info);
     tern_model_get_media_info(other, &no_media);
@@ -416,7 +416,7 @@ TEST(transcribe_refuses_what_it_cannot_do) {
     sound.rate = 44100;
     CHECK(tern_transcribe(m, &sound, NULL, &t, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "44100 samples"));
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(other);
     tern_model_close(m);
 }
@@ -429,7 +429,7 @@ TEST(transcribe_survives_failing_allocations) {
     bool done = false;
     const tern_model_desc desc = {.n_threads = 1};
     REQUIRE_OK(tern_model_open(&m, OWN, &desc, &err), err);
-    REQUIRE_OK(tern_sound_new(&sound, 16000, 20000, &err), err);
+    REQUIRE_OK(tern_sound_create(&sound, 16000, 20000, &err), err);
     for (int64_t i = 0; i < sound.n; i++) sound.samples[i] = 0.5f * sinf((float)i * 0.1f);
     for (uint64_t n = 1; !done && n < 1000; n++) {
         tern_mem_fail_at(n);
@@ -441,7 +441,7 @@ TEST(transcribe_survives_failing_allocations) {
         tern_transcription_free(&t);
     }
     CHECK(done);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
 }
 
@@ -518,7 +518,7 @@ TEST(transcribe_finds_speech_by_sileros_network) {
     for (size_t i = 0; i < n_hops; i++) n_low += voice[i] < 0.5f;
     CHECK_MSG(n_low * 100 > n_hops * 95, "%zu of %zu hops", n_low, n_hops);
     tern_free(voice);
-    tern_sound_free(&s);
+    tern_sound_close(&s);
 }
 
 TEST(transcribe_refuses_files_that_are_no_network) {

@@ -116,7 +116,7 @@ static const char *write_file(const char *name, const tern_strbuf *b) {
 static tern_sound make_sound(void) {
     tern_error err = {0};
     tern_sound s;
-    if (tern_sound_new(&s, 16000, 60000, &err) != TERN_OK) abort();
+    if (tern_sound_create(&s, 16000, 60000, &err) != TERN_OK) abort();
     for (int32_t i = 0; i < 60000; i++)
         s.samples[i] = (float)(((int64_t)i * i / 900 + i * 31) % 2048 - 1024) / 4096;
     return s;
@@ -129,7 +129,7 @@ static void transcribe(const char *path, tern_transcription *out) {
     const tern_transcribe_params params = {.no_fallback = true};
     REQUIRE_OK(tern_model_open(&m, path, NULL, &err), err);
     CHECK_MSG(tern_transcribe(m, &sound, &params, out, &err) == TERN_OK, "%s", err.message);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
 }
 

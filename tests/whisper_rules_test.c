@@ -89,7 +89,7 @@ static void check_said(const char *name, const score *scores, size_t n_scores, c
     char folder[512];
     snprintf(folder, sizeof folder, "%s", test_tmp(name));
     make_model(folder, scores, n_scores);
-    REQUIRE_OK(tern_sound_new(&sound, 16000, 32000, &err), err);
+    REQUIRE_OK(tern_sound_create(&sound, 16000, 32000, &err), err);
     for (int64_t i = 0; i < sound.n; i++) sound.samples[i] = (float)(i % 80 - 40) / 100;
     REQUIRE_OK(tern_model_open(&m, folder, NULL, &err), err);
     CHECK_MSG(tern_transcribe(m, &sound, &params, &t, &err) == TERN_OK, "%s", err.message);
@@ -101,7 +101,7 @@ static void check_said(const char *name, const score *scores, size_t n_scores, c
         CHECK_MSG(s->end > end - 1e-5 && s->end < end + 1e-5, "%s: ends at %g", name, s->end);
     }
     tern_transcription_free(&t);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
 }
 

@@ -32,7 +32,7 @@ static tern_sound make_sound(void) {
     tern_error err = {0};
     tern_sound s;
     uint32_t state = 1;
-    if (tern_sound_new(&s, 16000, N_SAMPLES, &err) != TERN_OK) abort();
+    if (tern_sound_create(&s, 16000, N_SAMPLES, &err) != TERN_OK) abort();
     for (int32_t i = 0; i < N_SAMPLES; i++) {
         int32_t loud = i / 4000 % 5;
         state = state * 1664525u + 1013904223u;
@@ -75,7 +75,7 @@ TEST(whisper_spectrograms_are_the_references) {
                               (const float *)test_bytes(&filters->data) + i * 201, 201) < 1e-6);
     tern_mel_close(m);
     free(x);
-    tern_sound_free(&s);
+    tern_sound_close(&s);
     tern_file_close(file);
 }
 
@@ -131,7 +131,7 @@ static void check_text(tern_model *m, const char *what) {
                   "%s: segment %zu has other tokens", what, i);
     }
     tern_transcription_free(&t);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_file_close(file);
 }
 
@@ -192,13 +192,13 @@ TEST(whisper_falls_back_and_takes_a_language) {
     CHECK(tern_transcribe(m, &sound, &params, &a, &err) == TERN_OK && a.n == 0);
     tern_transcription_free(&a);
     sound.n = N_SAMPLES;
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
     REQUIRE_OK(tern_model_open(&m, "tests/oracles/moonshine", NULL, &err), err);
-    REQUIRE_OK(tern_sound_new(&sound, 16000, 1000, &err), err);
+    REQUIRE_OK(tern_sound_create(&sound, 16000, 1000, &err), err);
     CHECK(tern_transcribe(m, &sound, &params, &a, &err) == TERN_ERR_UNSUPPORTED);
     CHECK(strstr(err.message, "does not translate"));
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
 }
 
@@ -222,6 +222,6 @@ TEST(whisper_survives_failing_allocations) {
         tern_transcription_free(&t);
     }
     CHECK(done);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_model_close(m);
 }

@@ -119,10 +119,11 @@ static double macs_per_token(const tern_model_info *info) {
 static void compare(row *r, const tern_machine_limits *limits) {
     r->gb_per_s = r->percent_of_read = r->percent_of_int8 = -1;
     if (!r->is_prompt) r->gb_per_s = r->median * (double)r->bytes_per_token * 1e-9;
-    if (!r->is_prompt && limits->read_gb_per_s > 0)
-        r->percent_of_read = 100 * r->gb_per_s / limits->read_gb_per_s;
-    if (r->is_prompt && limits->int8_gmac_per_s > 0 && r->macs_per_token > 0)
-        r->percent_of_int8 = 100 * r->median * r->macs_per_token * 1e-9 / limits->int8_gmac_per_s;
+    if (!r->is_prompt && limits->read_gb_per_second > 0)
+        r->percent_of_read = 100 * r->gb_per_s / limits->read_gb_per_second;
+    if (r->is_prompt && limits->int8_gmac_per_second > 0 && r->macs_per_token > 0)
+        r->percent_of_int8 =
+            100 * r->median * r->macs_per_token * 1e-9 / limits->int8_gmac_per_second;
 }
 
 // ---- All measurements ---------------------------------------------------------------------------
@@ -231,10 +232,10 @@ static void print_md(const table *t) {
            (double)t->peak_bytes * 1e-6);
     for (size_t i = 0; i < t->n_limits; i++) {
         const tern_machine_limits *l = &t->limits[i];
-        if (l->read_gb_per_s > 0)
+        if (l->read_gb_per_second > 0)
             printf("%s, %d thread%s: reads %.1f GB/s, int8 %.0f G multiply-adds/s (%s)\n", l->cpu,
-                   l->n_threads, many((uint64_t)l->n_threads), l->read_gb_per_s, l->int8_gmac_per_s,
-                   l->features);
+                   l->n_threads, many((uint64_t)l->n_threads), l->read_gb_per_second,
+                   l->int8_gmac_per_second, l->features);
     }
     print_device_memory(stdout, t->cache, &t->memory);
     putchar('\n');
@@ -288,10 +289,10 @@ static void print_json(const table *t) {
     put_json(stdout, t->limits[0].cpu, strlen(t->limits[0].cpu));
     printf(",\"ternary\":\"%s\",\"head\":\"%s\",\"weights\":%llu,\"limits\":[", t->ternary, t->head,
            (unsigned long long)t->n_params);
-    for (size_t i = 0; i < t->n_limits && t->limits[i].read_gb_per_s > 0; i++) {
+    for (size_t i = 0; i < t->n_limits && t->limits[i].read_gb_per_second > 0; i++) {
         printf("%s{\"threads\":%d", i ? "," : "", t->limits[i].n_threads);
-        put_member("read_gb_per_second", t->limits[i].read_gb_per_s);
-        put_member("int8_gmac_per_second", t->limits[i].int8_gmac_per_s);
+        put_member("read_gb_per_second", t->limits[i].read_gb_per_second);
+        put_member("int8_gmac_per_second", t->limits[i].int8_gmac_per_second);
         printf("}");
     }
     printf("],\"peak_bytes\":%zu,\"device_memory\":", t->peak_bytes);

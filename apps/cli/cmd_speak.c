@@ -100,11 +100,11 @@ static bool read_speaker(const char *path, float **out, size_t *n) {
 }
 
 static void print_speech_stats(const tern_speak_stats *s) {
-    double all = s->model_s + s->codec_s;
+    double all = s->model_seconds + s->codec_seconds;
     fprintf(stderr,
             "%.2f s of sound in %.2f s (codes %.2f, sound %.2f), the first after %.2f s: %.2f of "
             "real time%s\n",
-            s->seconds, all, s->model_s, s->codec_s, s->first_s,
+            s->seconds, all, s->model_seconds, s->codec_seconds, s->first_seconds,
             s->seconds > 0 ? all / s->seconds : 0, s->is_cut ? "; it was cut" : "");
 }
 

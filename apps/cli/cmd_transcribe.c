@@ -96,7 +96,7 @@ static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
     bool is_input = strcmp(path, "-") == 0;
     if (is_input && !text_read(&bytes, path)) return false;
     tern_status status =
-        is_input ? tern_sound_read(out, bytes.ptr ? bytes.ptr : "", bytes.n, &desc, &err)
+        is_input ? tern_sound_open_bytes(out, bytes.ptr ? bytes.ptr : "", bytes.n, &desc, &err)
                  : tern_sound_open(out, path, &desc, &err);
     free(bytes.ptr);
     if (status == TERN_OK) return true;
@@ -105,11 +105,11 @@ static bool read_sound(tern_sound *out, const char *path, int32_t rate) {
 }
 
 static void print_transcription_stats(const tern_transcription *t) {
-    double all = t->encoder_s + t->decoder_s;
+    double all = t->encoder_seconds + t->decoder_seconds;
     fprintf(stderr,
             "%.2f s of sound in %.2f s (encoder %.2f, decoder %.2f of %lld tokens): %.3f of real "
             "time\n",
-            t->seconds, all, t->encoder_s, t->decoder_s, (long long)t->n_read,
+            t->seconds, all, t->encoder_seconds, t->decoder_seconds, (long long)t->n_read,
             t->seconds > 0 ? all / t->seconds : 0);
 }
 
@@ -135,7 +135,7 @@ static bool transcribe(tern_model *model, const transcribe_args *args, const cha
         printf("}\n");
     }
     if (status == TERN_OK && args->model.verbose) print_transcription_stats(&out);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
     tern_transcription_free(&out);
     if (status == TERN_OK || ferror(stdout)) return true;
     if (status != TERN_ERR_CANCELLED) fail("%s: %s", path, err.message);

@@ -90,13 +90,13 @@ static void run(task *e) {
 
 static void begin_stream(request *req, const speaking *s) {
     tern_media_info info;
-    uint8_t head[TERN_WAV_HEAD];
+    uint8_t head[TERN_WAV_HEADER_BYTES];
     if (req->is_stream) return;
     reply_stream(req, forms[s->form].type);
     tern_model_get_media_info(s->codec, &info);
     tern_strbuf_clear(&req->piece);
     if (s->form != FORM_WAV) return;
-    tern_sound_wav_head(info.codec_rate, -1, head);
+    tern_sound_wav_header(info.codec_rate, -1, head);
     tern_strbuf_append(&req->piece, head, sizeof head);
     reply_piece(req, &req->piece);
 }

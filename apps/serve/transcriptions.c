@@ -113,9 +113,9 @@ static void run(task *e) {
                                            .translate = t->translates,
                                            .on_segment = go_on,
                                            .user = t};
-    if (tern_sound_read(&sound, t->bytes, t->n, &desc, &t->err) != TERN_OK) return;
+    if (tern_sound_open_bytes(&sound, t->bytes, t->n, &desc, &t->err) != TERN_OK) return;
     tern_transcribe(t->model->model, &sound, &params, &t->found, &t->err);
-    tern_sound_free(&sound);
+    tern_sound_close(&sound);
 }
 
 // ---- The answer --------------------------------------------------------------------------------

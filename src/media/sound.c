@@ -7,7 +7,7 @@
 #include "base/blob.h"
 #include "base/out_set.h"
 
-void tern_sound_free(tern_sound *sound) {
+void tern_sound_close(tern_sound *sound) {
     if (!sound) return;
     tern_free(sound->samples);
     *sound = (tern_sound){0};
@@ -19,7 +19,7 @@ static tern_status check_rate(int32_t rate, tern_error *err) {
                      TERN_RATE_LEAST, TERN_RATE_MOST);
 }
 
-tern_status tern_sound_new(tern_sound *out, int32_t rate, int64_t n, tern_error *err) {
+tern_status tern_sound_create(tern_sound *out, int32_t rate, int64_t n, tern_error *err) {
     tern_clear(err);
     TERN_NEED(out);
     *out = (tern_sound){0};
@@ -43,8 +43,8 @@ bool tern_sound_append(tern_sound *sound, size_t *capacity, const float *samples
 
 // ---- Files -------------------------------------------------------------------------------------
 
-tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
-                            const tern_sound_desc *desc, tern_error *err) {
+tern_status tern_sound_open_bytes(tern_sound *out, const void *bytes, size_t n_bytes,
+                                  const tern_sound_desc *desc, tern_error *err) {
     tern_clear(err);
     static const tern_sound_desc defaults = {0};
     TERN_NEED(out);
@@ -57,7 +57,7 @@ tern_status tern_sound_read(tern_sound *out, const void *bytes, size_t n_bytes,
                          desc->seconds_max, TERN_SECONDS_MAX);
     double most = desc->seconds_max > 0 ? desc->seconds_max : TERN_SECONDS_MAX;
     tern_status status = tern_sound_decode(out, bytes, n_bytes, desc->rate, most, err);
-    if (status != TERN_OK) tern_sound_free(out);
+    if (status != TERN_OK) tern_sound_close(out);
     return status;
 }
 
@@ -73,7 +73,7 @@ tern_status tern_sound_open(tern_sound *out, const char *path, const tern_sound_
     TERN_TRY(tern_blob_open(&file, path, false, &all, err));
     tern_status status = tern_blob_hold(&all, &hold, err);
     if (status == TERN_OK) {
-        status = tern_sound_read(out, hold.data ? hold.data : "", (size_t)all.n, desc, err);
+        status = tern_sound_open_bytes(out, hold.data ? hold.data : "", (size_t)all.n, desc, err);
         if (status != TERN_OK) status = tern_fail_prefix(err, status, path);
         tern_blob_release(&hold);
     }
@@ -85,12 +85,12 @@ static void put_little(uint8_t *to, uint32_t x, int n) {
     for (int i = 0; i < n; i++) to[i] = (uint8_t)(x >> 8 * i);
 }
 
-void tern_sound_wav_head(int32_t rate, int64_t n_samples, uint8_t *out) {
+void tern_sound_wav_header(int32_t rate, int64_t n_samples, uint8_t *out) {
     bool known = n_samples >= 0; // else the largest size, as other programs write into pipes
     uint32_t n_bytes = known ? 2 * (uint32_t)n_samples : UINT32_MAX;
     if (!out) return;
-    memcpy(out, "RIFF....WAVEfmt ....................data....", TERN_WAV_HEAD);
-    put_little(out + 4, known ? n_bytes + TERN_WAV_HEAD - 8 : UINT32_MAX, 4);
+    memcpy(out, "RIFF....WAVEfmt ....................data....", TERN_WAV_HEADER_BYTES);
+    put_little(out + 4, known ? n_bytes + TERN_WAV_HEADER_BYTES - 8 : UINT32_MAX, 4);
     put_little(out + 16, 16, 4); // bytes of this chunk
     put_little(out + 20, 1, 2);  // PCM
     put_little(out + 22, 1, 2);  // channels
@@ -121,18 +121,18 @@ static const char *kind_of(const char *path) {
 
 static tern_status check_writable(const tern_sound *sound, tern_error *err) {
     TERN_TRY(check_rate(sound->rate, err));
-    if (sound->n < 0 || sound->n > (INT32_MAX - TERN_WAV_HEAD) / 2)
+    if (sound->n < 0 || sound->n > (INT32_MAX - TERN_WAV_HEADER_BYTES) / 2)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%lld samples: a file holds at most %d",
-                         (long long)sound->n, (INT32_MAX - TERN_WAV_HEAD) / 2);
+                         (long long)sound->n, (INT32_MAX - TERN_WAV_HEADER_BYTES) / 2);
     return TERN_OK;
 }
 
 static tern_status pack_wav(const tern_sound *sound, uint8_t **out, size_t *n, tern_error *err) {
-    *n = TERN_WAV_HEAD + 2 * (size_t)sound->n;
+    *n = TERN_WAV_HEADER_BYTES + 2 * (size_t)sound->n;
     *out = tern_alloc(TERN_MEM_MISC, *n);
     if (!*out) return tern_fail_memory(err, *n);
-    tern_sound_wav_head(sound->rate, sound->n, *out);
-    tern_sound_pcm16(sound->samples, (size_t)sound->n, *out + TERN_WAV_HEAD);
+    tern_sound_wav_header(sound->rate, sound->n, *out);
+    tern_sound_pcm16(sound->samples, (size_t)sound->n, *out + TERN_WAV_HEADER_BYTES);
     return TERN_OK;
 }
 

@@ -20,9 +20,9 @@ typedef struct asr_run {
     float *encoded; // [n_source, n_embd]
     int32_t *ids;   // [n_context] the transcript
     int32_t n_ids;
-    double encoder_s, decoder_s; // computed so far
-    int64_t n_read;              // tokens, by the decoder
-    whisper_state *whisper;      // NULL: it is Moonshine
+    double encoder_seconds, decoder_seconds; // computed so far
+    int64_t n_read;                          // tokens, by the decoder
+    whisper_state *whisper;                  // NULL: it is Moonshine
 } asr_run;
 
 // Checks the parameters and opens; to be closed whether it fails or not.

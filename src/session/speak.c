@@ -86,7 +86,7 @@ static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, floa
     tern_status status = tern_single_run(&s->single, &batch, s->n_before, err);
     tern_placement_end_use(s->at);
     s->n_before += n;
-    s->stats->model_s += tern_seconds() - began;
+    s->stats->model_seconds += tern_seconds() - began;
     return status;
 }
 
@@ -242,8 +242,8 @@ static tern_status decode_pending(tern_speech *s, tern_error *err) {
     double began = tern_seconds();
     if (s->n_pending == 0) return TERN_OK;
     TERN_TRY(tern_codec_decode(s->codec, s->frames, (size_t)s->n_pending, &samples, &n, err));
-    s->stats->codec_s += tern_seconds() - began;
-    if (s->stats->n_frames == 0) s->stats->first_s = tern_seconds() - s->began;
+    s->stats->codec_seconds += tern_seconds() - began;
+    if (s->stats->n_frames == 0) s->stats->first_seconds = tern_seconds() - s->began;
     s->stats->n_frames += s->n_pending;
     s->stats->seconds = (double)(s->stats->n_frames * s->sound.codec_frame) / s->sound.codec_rate;
     s->n_pending = 0;
@@ -489,13 +489,13 @@ tern_status tern_speech_open(tern_speech **out, tern_model *m, tern_model *codec
     return status;
 }
 
-tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_samples, bool *over,
+tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_samples, bool *done,
                              tern_error *err) {
     tern_clear(err);
     TERN_NEED(s);
     TERN_NEED(samples);
     TERN_NEED(n_samples);
-    TERN_NEED(over);
+    TERN_NEED(done);
     TERN_TRY(tern_use_begin(&s->use, "the text", err));
     s->samples = NULL;
     s->n_samples = 0;
@@ -504,7 +504,7 @@ tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_sa
     if (status != TERN_OK || is_closed) s->stage = OVER;
     *samples = is_closed ? NULL : s->samples;
     *n_samples = status == TERN_OK && !is_closed ? s->n_samples : 0;
-    *over = s->stage == OVER;
+    *done = s->stage == OVER;
     if (is_closed) tern_speech_close(s);
     return status;
 }
@@ -514,8 +514,8 @@ static tern_status say_all(tern_speech *s, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const float *samples;
     size_t n;
-    for (bool over = false; !over;) {
-        TERN_TRY(tern_speech_next(s, &samples, &n, &over, err));
+    for (bool done = false; !done;) {
+        TERN_TRY(tern_speech_next(s, &samples, &n, &done, err));
         if (n > 0 && p->on_samples && !p->on_samples(p->user, samples, n)) return cancelled(err);
     }
     return TERN_OK;

@@ -34,7 +34,7 @@ tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows
     tern_batch_bind(&batch, encoded, h->encoded);
     double began = tern_seconds();
     tern_status status = tern_single_run(&h->encoder, &batch, 0, err);
-    h->encoder_s += tern_seconds() - began;
+    h->encoder_seconds += tern_seconds() - began;
     return status;
 }
 
@@ -54,7 +54,7 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);
     double began = tern_seconds();
     TERN_TRY(tern_single_run(&h->decoder, &batch, position, err));
-    h->decoder_s += tern_seconds() - began;
+    h->decoder_seconds += tern_seconds() - began;
     h->n_read += n;
     for (int64_t i = 0; logits && i < h->m->config.n_vocab; i++) greatest += logits[i] * 0;
     if (isfinite(greatest)) return TERN_OK;
@@ -286,8 +286,8 @@ tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
         status = h.whisper ? tern_whisper_transcribe(&h, sound, &list, err)
                            : hear(&h, sound, &list, err);
     if (h.whisper) snprintf(out->language, sizeof out->language, "%s", tern_whisper_language(&h));
-    out->encoder_s = h.encoder_s;
-    out->decoder_s = h.decoder_s;
+    out->encoder_seconds = h.encoder_seconds;
+    out->decoder_seconds = h.decoder_seconds;
     out->n_read = h.n_read;
     tern_asr_close(&h);
     if (status != TERN_OK) tern_transcription_free(out);

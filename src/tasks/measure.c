@@ -82,12 +82,12 @@ tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_e
         double start = tern_seconds();
         tern_team_run(team, read_all, &m);
         double rate = (double)READ_BYTES / (tern_seconds() - start) * 1e-9;
-        if (rate > out->read_gb_per_s) out->read_gb_per_s = rate;
+        if (rate > out->read_gb_per_second) out->read_gb_per_second = rate;
         m.n_macs = 0;
         start = tern_seconds();
         tern_team_run(team, multiply, &m);
         rate = (double)m.n_macs / (tern_seconds() - start) * 1e-9;
-        if (rate > out->int8_gmac_per_s) out->int8_gmac_per_s = rate;
+        if (rate > out->int8_gmac_per_second) out->int8_gmac_per_second = rate;
     }
     tern_free(data);
     tern_team_close(team);

@@ -141,11 +141,11 @@ int32_t web_speak_next(int32_t id) {
         (size_t)samples, n, over ? "true" : "false", (int)stats->rate, (int)stats->n_frames);
     tern_strbuf_json_number(b, stats->seconds);
     tern_strbuf_puts(b, ",\"model_seconds\":");
-    tern_strbuf_json_number(b, stats->model_s);
+    tern_strbuf_json_number(b, stats->model_seconds);
     tern_strbuf_puts(b, ",\"codec_seconds\":");
-    tern_strbuf_json_number(b, stats->codec_s);
+    tern_strbuf_json_number(b, stats->codec_seconds);
     tern_strbuf_puts(b, ",\"first_seconds\":");
-    tern_strbuf_json_number(b, stats->first_s);
+    tern_strbuf_json_number(b, stats->first_seconds);
     tern_strbuf_printf(b, ",\"is_cut\":%s}}", stats->is_cut ? "true" : "false");
     return web_result_end();
 }

@@ -181,8 +181,8 @@ class MachineLimits:
     cpu: str
     features: str
     n_threads: int
-    read_gb_per_s: float
-    int8_gmac_per_s: float
+    read_gb_per_second: float
+    int8_gmac_per_second: float
 
 
 @dataclass(frozen=True)

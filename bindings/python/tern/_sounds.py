@@ -50,12 +50,12 @@ class Read:
         if isinstance(sound, (str, os.PathLike)):
             lib.tern_sound_open(out, encoded(sound), ctypes.byref(desc))
         elif isinstance(sound, (bytes, bytearray)):
-            lib.tern_sound_read(out, bytes(sound), len(sound), ctypes.byref(desc))
+            lib.tern_sound_open_bytes(out, bytes(sound), len(sound), ctypes.byref(desc))
         else:
             shape: Any = getattr(sound, "shape", ())
             if len(shape) != 1 or str(getattr(sound, "dtype", "")) != "float32":
                 refuse("a sound is a file, its bytes, or a one-dimensional array of float32")
-            lib.tern_sound_new(out, rate or 16000, shape[0])
+            lib.tern_sound_create(out, rate or 16000, shape[0])
             raw = sound.tobytes()
             ctypes.memmove(self.sound.samples, raw, len(raw))
 
@@ -63,7 +63,7 @@ class Read:
         return self
 
     def __exit__(self, *_: object) -> None:
-        lib.tern_sound_free(ctypes.byref(self.sound))
+        lib.tern_sound_close(ctypes.byref(self.sound))
 
 
 def read_sound(sound: Sound, *, rate: int = 0, max_seconds: float = 0) -> Any:

@@ -57,7 +57,7 @@ LEFT_OUT = {
     **{"tern_speech_" + name: "tern_speak in a thread of its own" for name in "open open_ids next close".split()},
     "tern_sound_pcm16": "the wave module writes such files",
     "tern_sound_encode": "write_sound writes such files",
-    "tern_sound_wav_head": "the wave module writes such files",
+    "tern_sound_wav_header": "the wave module writes such files",
     "tern_train": "training is the command line's",
     "tern_train_plot": "training is the command line's",
 }

@@ -93,7 +93,7 @@ static tern_status measure(tern_report *r, int n_threads, tern_error *err) {
     TERN_TRY(tern_machine_measure(n_threads, &limits, err));
     tern_report_fact(r, "processor", limits.cpu);
     snprintf(text, sizeof text, "%.1f GB/s, int8 %.0f G multiply-adds/s, %d threads",
-             limits.read_gb_per_s, limits.int8_gmac_per_s, limits.n_threads);
+             limits.read_gb_per_second, limits.int8_gmac_per_second, limits.n_threads);
     tern_report_fact(r, "reads", text);
     return TERN_OK;
 }
