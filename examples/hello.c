@@ -18,10 +18,10 @@ int main(int argc, char **argv) {
         return 2;
     }
     const char *prompt = argc > 2 ? argv[2] : "Once upon a time";
-    tern_generate_params params = {.max_tokens = 64};
+    tern_generate_params params = {.max_tokens = 64, .on_text = print};
     bool ok = tern_model_open(&model, argv[1], NULL, &err) == TERN_OK &&
               tern_session_open(&session, model, NULL, &err) == TERN_OK &&
-              tern_generate(session, prompt, &params, print, NULL, NULL, &err) == TERN_OK;
+              tern_generate(session, prompt, &params, NULL, &err) == TERN_OK;
     putchar('\n');
     if (!ok) fprintf(stderr, "hello: %s\n", err.message);
     tern_session_close(session);

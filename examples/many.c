@@ -29,22 +29,22 @@ int main(int argc, char **argv) {
     size_t n_running = 1; // TERN_OK is 0
     static answer answers[100];
     if (argc < 3 || argc > 100) return fprintf(stderr, "usage: many MODEL PROMPT...\n"), 2;
-    const tern_generate_params params = {.max_tokens = 64};
+    tern_generate_params params = {.max_tokens = 64, .on_text = on_text, .on_end = on_end};
     bool ok = !tern_model_open(&model, argv[1], NULL, &err) &&
               !tern_group_open(&group, model, NULL, &err);
     for (int i = 2; ok && i < argc; i++) {
-        int32_t ids[256];
-        size_t n = 0;
+        int32_t room[256];
+        tern_ids ids = {room, 256, 0};
         tern_session *session = NULL;
         const char *text = answers[i].prompt = argv[i];
-        ok = !tern_tokenize(model, text, strlen(text), TERN_TOKENIZE_BOS, ids, 256, &n, &err) &&
+        params.user = &answers[i];
+        ok = !tern_tokenize(model, text, strlen(text), TERN_TOKENIZE_BOS, &ids, &err) &&
              !tern_session_open(&session, model, NULL, &err) &&
-             !tern_group_add(group, session, ids, n < 256 ? n : 256, &params, on_text, on_end,
-                             &answers[i], &err);
+             !tern_group_add(group, session, room, ids.n < 256 ? ids.n : 256, &params, &err);
     }
     while (ok && n_running > 0) ok = !tern_group_step(group, &n_running, &err);
     if (!ok) fprintf(stderr, "many: %s\n", err.message);
-    tern_group_close(group); // before the model; sessions that still ran end here
+    tern_group_close(group); // sessions that still ran end here
     tern_model_close(model);
     return ok ? 0 : 1;
 }

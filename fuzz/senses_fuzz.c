@@ -64,11 +64,12 @@ static void say(tern_model *m, int32_t n_speaker) {
     tern_speak_stats stats;
     if (!codec || n_speaker > 256) return;
     for (int with_voice = 0; with_voice <= (n_speaker > 0); with_voice++) {
-        tern_speak_params params = {.seed = 7, .seconds_max = 5 * 6 / 22050.0};
+        tern_speak_params params = {
+            .ids = text, .n_ids = 3, .seed = 7, .seconds_max = 5 * 6 / 22050.0};
         for (int i = 0; i < 256; i++) voice[i] = (float)(i % 7) - 3;
         if (with_voice) params.speaker = voice;
         params.n_speaker = with_voice ? (size_t)n_speaker : 0;
-        tern_status status = tern_speak_ids(m, codec, text, 3, &params, &stats, &err);
+        tern_status status = tern_speak(m, codec, NULL, &params, &stats, &err);
         fuzz_require(status == TERN_OK ? stats.n_frames <= 5 : err.message[0]);
     }
 }

@@ -237,19 +237,20 @@ static void use_text(tern_model *m, tern_session *s) {
                                         {.role = "user", .content = "Hi"},
                                         {.role = "assistant", .content = "."}};
     tern_error err;
-    int32_t ids[64];
-    size_t n_ids;
+    tern_ids ids = {(int32_t[64]){0}, 64, 0};
     volatile char last = 0;
     tern_sampling greedy = {0}, usual = tern_sampling_default();
     usual.seed = 1;
-    tern_generate_params params = {.max_tokens = 2, .sampling = &greedy};
-    tern_chat_format(m, chat, 3, true, look_at, (void *)&last, &err);
-    if (tern_tokenize(m, text, sizeof text - 1, 3, ids, 64, &n_ids, &err) == TERN_OK)
-        tern_detokenize(m, ids, n_ids < 64 ? n_ids : 64, true, look_at, (void *)&last, &err);
+    tern_generate_params params = {
+        .max_tokens = 2, .sampling = &greedy, .on_text = look_at, .user = (void *)&last};
+    tern_chat_format(m, chat, 3, look_at, (void *)&last, &err);
+    tern_tokenize(m, text, sizeof text - 1, 3, &ids, &err);
+    if (ids.n > ids.capacity) ids.n = ids.capacity;
+    tern_detokenize(m, &ids, true, look_at, (void *)&last, &err);
     if (!s) return;
-    tern_generate(s, "a b", &params, look_at, (void *)&last, NULL, &err);
+    tern_generate(s, "a b", &params, NULL, &err);
     params.sampling = &usual;
-    tern_generate_ids(s, (const int32_t[]){0}, 1, &params, look_at, (void *)&last, NULL, &err);
+    tern_generate_ids(s, (const int32_t[]){0}, 1, &params, NULL, &err);
 }
 
 void fuzz_use_model(const char *path) {

@@ -11,9 +11,11 @@
 //     tern_error err = {0};
 //     tern_model *model;
 //     tern_session *session;
+//     tern_generate_params params = {0};
+//     params.on_text = on_text;
 //     if (tern_model_open(&model, "model.gguf", NULL, &err) == TERN_OK &&
 //         tern_session_open(&session, model, NULL, &err) == TERN_OK)
-//         tern_generate(session, "Once upon a time", NULL, on_text, user, NULL, &err);
+//         tern_generate(session, "Once upon a time", &params, NULL, &err);
 //     if (err.status != TERN_OK) puts(err.message);
 //
 // Rules that hold for every function:
@@ -323,14 +325,20 @@ typedef enum tern_tokenize_flags {
     TERN_TOKENIZE_BOS = 2,     // begin as the model's tokenizer does (with BOS, if it adds one)
 } tern_tokenize_flags;
 
-// Writes up to capacity ids and sets *n_ids to the number for the whole text; if *n_ids > capacity,
-// call again with more room. flags: of tern_tokenize_flags; others are refused. Thread-safe.
+// Token ids in memory of the caller. A function that gives ids writes those that fit and sets n to
+// the number of all; if n > capacity, call it again with more room. One that takes ids reads the
+// first n.
+typedef struct tern_ids {
+    int32_t *ids; // [capacity]
+    size_t capacity, n;
+} tern_ids;
+
+// The tokens of a text. flags: of tern_tokenize_flags; others are refused. Thread-safe.
 TERN_API tern_status tern_tokenize(const tern_model *model, const char *text, size_t n_bytes,
-                                   unsigned flags, int32_t *ids, size_t capacity, size_t *n_ids,
-                                   tern_error *err);
+                                   unsigned flags, tern_ids *out, tern_error *err);
 // The text of ids, passed to `on_text` in one or more pieces. with_special: include the names of
 // control tokens. Thread-safe.
-TERN_API tern_status tern_detokenize(const tern_model *model, const int32_t *ids, size_t n_ids,
+TERN_API tern_status tern_detokenize(const tern_model *model, const tern_ids *ids,
                                      bool with_special, tern_text_fn on_text, void *user,
                                      tern_error *err);
 // The bytes that a token adds in the middle of a text, passed to on_text: a leading space is kept,
@@ -351,12 +359,11 @@ typedef struct tern_message {
     size_t n_images;
 } tern_message;
 
-// Renders messages with the model's chat template; the text is passed to on_text. An image becomes
-// the template's placeholder.
-// add_generation_prompt: end with the text that starts the model's answer.
+// Renders messages with the model's chat template, ending with the text that starts the model's
+// answer; the text is passed to on_text. An image becomes the template's placeholder.
 TERN_API tern_status tern_chat_format(const tern_model *model, const tern_message *messages,
-                                      size_t n_messages, bool add_generation_prompt,
-                                      tern_text_fn on_text, void *user, tern_error *err);
+                                      size_t n_messages, tern_text_fn on_text, void *user,
+                                      tern_error *err);
 
 // The same for a request in JSON, which may have tools: an object with "messages" (of "role",
 // "content", and whatever else the template uses: "tool_calls" in OpenAI's shape,
@@ -423,9 +430,10 @@ TERN_API tern_status tern_answer_end(tern_answer *answer, tern_part_fn on_part, 
 //     tern_generate_params params = {0};
 //     tern_error err = {0};
 //     desc.text = "{\"type\": \"array\", \"items\": {\"enum\": [\"yes\", \"no\"]}}";
+//     params.on_text = on_text;
 //     if (tern_grammar_open(&grammar, model, &desc, &err) == TERN_OK) {
 //         params.grammar = grammar;
-//         tern_generate(session, "Well?", &params, on_text, user, NULL, &err);
+//         tern_generate(session, "Well?", &params, NULL, &err);
 //         tern_grammar_close(grammar);
 //     }
 typedef struct tern_grammar tern_grammar;
@@ -470,11 +478,9 @@ TERN_API void tern_grammar_close(tern_grammar *grammar); // NULL is allowed
 TERN_API tern_status tern_grammar_check(tern_grammar *grammar, const char *text, size_t n_bytes,
                                         size_t *n_possible, bool *is_accepted, tern_error *err);
 // The tokens that may follow a text: bit id % 64 of bits[id / 64], where n_words * 64 >= the
-// model's n_vocab; end tokens are allowed where the text may end. *n_allowed (may be NULL): how
-// many.
+// model's n_vocab; end tokens are allowed where the text may end.
 TERN_API tern_status tern_grammar_mask(tern_grammar *grammar, const char *text, size_t n_bytes,
-                                       uint64_t *bits, size_t n_words, size_t *n_allowed,
-                                       tern_error *err);
+                                       uint64_t *bits, size_t n_words, tern_error *err);
 
 // ---- Chains ------------------------------------------------------------------------------------
 
@@ -599,12 +605,15 @@ TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids
 TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
                                          float *logits, tern_error *err);
 
-// Appends ids to the timeline and scores the tokens after them: logprobs[i] is ln p(targets[i] |
-// the timeline up to and including ids[i]), and best[i] (best may be NULL) the most likely token
-// there. If targets[i] < 0 nothing is computed: the results are 0 and -1. Only a few rows of logits
-// are in memory at a time.
+typedef struct tern_target_score {
+    double logprob; // ln p of the target
+    int32_t best;   // the most likely token in its place
+} tern_target_score;
+// Appends ids to the timeline and scores the tokens after them: scores[i] is of targets[i] after
+// the timeline up to and including ids[i]. If targets[i] < 0 nothing is computed: the score is 0,
+// the best token -1. Only a few rows of logits are in memory at a time.
 TERN_API tern_status tern_session_logprobs(tern_session *session, const int32_t *ids, size_t n_ids,
-                                           const int32_t *targets, double *logprobs, int32_t *best,
+                                           const int32_t *targets, tern_target_score *scores,
                                            tern_error *err);
 
 // How a token is chosen. The samplers act in this order unless `samplers` says otherwise: biases,
@@ -657,6 +666,44 @@ typedef enum tern_stop_reason {
     TERN_STOP_CALLER,  // the callback returned false, or it was cancelled
 } tern_stop_reason;
 
+typedef enum tern_drafter {
+    TERN_DRAFTER_CHAINS = 0,
+    TERN_DRAFTER_LOOKUP,
+    TERN_DRAFTER_ONLINE,
+    TERN_DRAFTER_MODEL,
+    TERN_DRAFTER_CALLER,
+    TERN_DRAFTER_COUNT
+} tern_drafter;
+
+typedef struct tern_draft_stats { // zeros without speculation, except n_steps
+    size_t n_steps;               // runs of the model for the answer
+    size_t n_drafts;              // steps with a draft
+    size_t n_drafted, n_accepted; // tokens
+    size_t drafted_by[TERN_DRAFTER_COUNT], accepted_by[TERN_DRAFTER_COUNT];
+    size_t accepted_length[TERN_DRAFT_MAX + 1]; // drafts by number of accepted tokens
+    size_t drafted_length[TERN_DRAFT_MAX + 1];  // drafts by number of tokens
+    size_t accepted_of[TERN_DRAFT_MAX + 1];     // accepted tokens by length of the draft
+    size_t n_runs[TERN_DRAFT_MAX + 2];          // runs by number of tokens
+    double run_seconds[TERN_DRAFT_MAX + 2];     // total time of these
+    double draft_seconds;                       // time of the drafters
+    double speedup; // compared with runs of one token, as timed in this session; 0: unknown
+} tern_draft_stats;
+
+typedef struct tern_generate_stats {
+    size_t n_prompt, n_reused, n_generated; // tokens
+    tern_stop_reason reason;
+    size_t stop; // TERN_STOP_STRING: which of params.stops
+    double prompt_seconds, generate_seconds;
+    uint64_t seed; // the one that was used
+    tern_draft_stats draft;
+} tern_generate_stats;
+
+// A session's generation in a group has ended. err->status is TERN_OK, or *err says why it failed;
+// the other sessions go on. The session is free then: it may be added again, even from here, or
+// closed.
+typedef void (*tern_end_fn)(void *user, tern_session *session, const tern_generate_stats *stats,
+                            const tern_error *err);
+
 // Added to a token's logit before all else: -INFINITY excludes it.
 typedef struct tern_logit_bias {
     int32_t id;
@@ -696,54 +743,25 @@ typedef struct tern_generate_params {
     // TERN_BREAKERS_MAX; only the first TERN_BREAKER_BYTES bytes of each count.
     const char *const *dry_sequence_breakers;
     size_t n_dry_sequence_breakers;
+    tern_text_fn on_text; // receives whole characters as they are generated; NULL: none
+    tern_end_fn on_end;   // for tern_group_add; elsewhere it is not called. NULL: none
+    void *user;           // of both
 } tern_generate_params;
 #define TERN_TOP_LOGPROBS_MAX 20
 #define TERN_BAD_WORDS_MAX    1024
 #define TERN_BREAKERS_MAX     64
 #define TERN_BREAKER_BYTES    40
 
-typedef enum tern_drafter {
-    TERN_DRAFTER_CHAINS = 0,
-    TERN_DRAFTER_LOOKUP,
-    TERN_DRAFTER_ONLINE,
-    TERN_DRAFTER_MODEL,
-    TERN_DRAFTER_CALLER,
-    TERN_DRAFTER_COUNT
-} tern_drafter;
-
-typedef struct tern_draft_stats { // zeros without speculation, except n_steps
-    size_t n_steps;               // runs of the model for the answer
-    size_t n_drafts;              // steps with a draft
-    size_t n_drafted, n_accepted; // tokens
-    size_t drafted_by[TERN_DRAFTER_COUNT], accepted_by[TERN_DRAFTER_COUNT];
-    size_t accepted_length[TERN_DRAFT_MAX + 1]; // drafts by number of accepted tokens
-    size_t drafted_length[TERN_DRAFT_MAX + 1];  // drafts by number of tokens
-    size_t accepted_of[TERN_DRAFT_MAX + 1];     // accepted tokens by length of the draft
-    size_t n_runs[TERN_DRAFT_MAX + 2];          // runs by number of tokens
-    double run_seconds[TERN_DRAFT_MAX + 2];     // total time of these
-    double draft_seconds;                       // time of the drafters
-    double speedup; // compared with runs of one token, as timed in this session; 0: unknown
-} tern_draft_stats;
-
-typedef struct tern_generate_stats {
-    size_t n_prompt, n_reused, n_generated; // tokens
-    tern_stop_reason reason;
-    size_t stop; // TERN_STOP_STRING: which of params.stops
-    double prompt_seconds, generate_seconds;
-    uint64_t seed; // the one that was used
-    tern_draft_stats draft;
-} tern_generate_stats;
-
-// Continues the given ids; on_text receives whole characters as they are generated. No other thread
-// may use the session meanwhile, but on_text may return false at any time, and tern_session_cancel
-// ends it, also while the prompt is read: with TERN_OK and TERN_STOP_CALLER.
+// Continues the given ids; stats may be NULL. No other thread may use the session meanwhile, but
+// on_text may return false at any time, and tern_session_cancel ends it, also while the prompt is
+// read: with TERN_OK and TERN_STOP_CALLER.
 TERN_API tern_status tern_generate_ids(tern_session *session, const int32_t *ids, size_t n_ids,
-                                       const tern_generate_params *params, tern_text_fn on_text,
-                                       void *user, tern_generate_stats *stats, tern_error *err);
+                                       const tern_generate_params *params,
+                                       tern_generate_stats *stats, tern_error *err);
 // The same from text: special tokens are recognised and the tokenizer's BOS is added.
 TERN_API tern_status tern_generate(tern_session *session, const char *prompt,
-                                   const tern_generate_params *params, tern_text_fn on_text,
-                                   void *user, tern_generate_stats *stats, tern_error *err);
+                                   const tern_generate_params *params, tern_generate_stats *stats,
+                                   tern_error *err);
 // The ids that the last generation appended (not the prompt's).
 TERN_API const int32_t *tern_session_generated(const tern_session *session, size_t *n_ids);
 
@@ -771,8 +789,10 @@ TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_sessio
 //     const int32_t ids[] = {1, 2, 3};
 //     size_t n_running = 1;
 //     tern_error err = {0};
+//     tern_generate_params params = {0};
+//     params.on_text = on_text;
 //     if (tern_group_open(&group, NULL, NULL, &err) == TERN_OK &&
-//         tern_group_add(group, session, ids, 3, NULL, on_text, NULL, user, &err) == TERN_OK)
+//         tern_group_add(group, session, ids, 3, &params, &err) == TERN_OK)
 //         while (n_running > 0 && tern_group_step(group, &n_running, &err) == TERN_OK) {}
 typedef struct tern_group tern_group;
 
@@ -787,11 +807,6 @@ typedef struct tern_group_desc {
                        // grow
 } tern_group_desc;
 
-// A session's generation has ended. err->status is TERN_OK, or *err says why it failed; the other
-// sessions go on. The session is free then: it may be added again, even from here, or closed.
-typedef void (*tern_end_fn)(void *user, tern_session *session, const tern_generate_stats *stats,
-                            const tern_error *err);
-
 TERN_API tern_status tern_group_open(tern_group **out, tern_model *model,
                                      const tern_group_desc *desc, tern_error *err);
 // NULL is allowed. Cancels generations that are still running; the sessions stay open. In one of
@@ -803,7 +818,6 @@ TERN_API void tern_group_close(tern_group *group);
 // closed (then on_end is not called). A session with desc.profile is refused.
 TERN_API tern_status tern_group_add(tern_group *group, tern_session *session, const int32_t *ids,
                                     size_t n_ids, const tern_generate_params *params,
-                                    tern_text_fn on_text, tern_end_fn on_end, void *user,
                                     tern_error *err);
 // One step. Callbacks are called from here. *n_running (may be NULL) gets the number of sessions
 // still generating. A session whose grammar takes long is left out until its next token is known;
@@ -855,27 +869,27 @@ TERN_API tern_status tern_session_save(tern_session *session, const char *path, 
 // keys and values, version of the library), or a damaged one, is refused; the session is then
 // unchanged. A model's first save or load reads all its weights.
 TERN_API tern_status tern_session_load(tern_session *session, const char *path, tern_error *err);
-// The tokens of the timeline in a file that the session could load: up to capacity of them. *n_ids
-// gets their total number. The states are not read.
-TERN_API tern_status tern_session_peek(tern_session *session, const char *path, int32_t *ids,
-                                       size_t capacity, size_t *n_ids, tern_error *err);
+// The tokens of the timeline in a file that the session could load. The states are not read.
+TERN_API tern_status tern_session_peek(tern_session *session, const char *path, tern_ids *out,
+                                       tern_error *err);
 // A number that identifies which saved files the session can load: for names of files and folders.
 TERN_API tern_status tern_session_digest(tern_session *session, uint64_t *digest, tern_error *err);
 
 // ---- Conversations ------------------------------------------------------------------------------
 
+typedef struct tern_chat_limits {
+    int32_t n_context; // tokens of prompt and answer together; 0: no limit
+    int32_t n_answer;  // of these, for the answer; 0, and at most: a quarter
+    size_t *n_dropped; // gets the number of messages that were left out, or NULL
+} tern_chat_limits;
 // The tokens of a conversation by the model's chat template, ending with the text that starts the
-// model's answer. n_context > 0: the tokens for prompt and answer together, with n_answer for the
-// answer (0, and at most: a quarter). If it does not fit, whole turns are left out, the oldest
-// first, with their images; system messages at the beginning and everything from the last user
-// message on stay, and TERN_ERR_CONTEXT_FULL means that these alone are too long. Writes up to
-// capacity ids and sets *n_ids to their total number; *n_dropped (may be NULL) to the number of
-// messages left out. TERN_ERR_ARGUMENT: also if the template does not show each image once.
-// Thread-safe.
+// model's answer. limits NULL: none. If a conversation exceeds them, whole turns are left out, the
+// oldest first, with their images; system messages at the beginning and everything from the last
+// user message on stay, and TERN_ERR_CONTEXT_FULL means that these alone are too long.
+// TERN_ERR_ARGUMENT: also if the template does not show each image once. Thread-safe.
 TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
-                                      size_t n_messages, int32_t n_context, int32_t n_answer,
-                                      int32_t *ids, size_t capacity, size_t *n_ids,
-                                      size_t *n_dropped, tern_error *err);
+                                      size_t n_messages, const tern_chat_limits *limits,
+                                      tern_ids *out, tern_error *err);
 
 typedef struct tern_chat_stats {
     size_t n_dropped; // oldest messages that no longer fitted when the answer ended
@@ -890,8 +904,7 @@ typedef struct tern_chat_stats {
 // at most ten times the context.
 TERN_API tern_status tern_chat_answer(tern_session *session, const tern_message *messages,
                                       size_t n_messages, const tern_generate_params *params,
-                                      tern_text_fn on_text, void *user, tern_chat_stats *stats,
-                                      tern_error *err);
+                                      tern_chat_stats *stats, tern_error *err);
 
 // A conversation that owns its messages.
 typedef struct tern_chat tern_chat;

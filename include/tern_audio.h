@@ -134,6 +134,9 @@ TERN_API void tern_transcriber_close(tern_transcriber *transcriber); // NULL is 
 // ---- Text to speech ----------------------------------------------------------------------------
 
 typedef struct tern_speak_params {
+    // The text's tokens, without the marks around it, in place of a text, which is then NULL.
+    const int32_t *ids;
+    size_t n_ids;
     // Written before the text with ": ": a voice for a model with named voices ("andrew"), or a
     // language for a multilingual one ("en_us"). NULL: nothing.
     const char *voice;
@@ -172,27 +175,21 @@ typedef struct tern_speak_stats {
 TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char *text,
                                 const tern_speak_params *params, tern_speak_stats *stats,
                                 tern_error *err);
-// The same from ids, without the marks around a text.
-TERN_API tern_status tern_speak_ids(tern_model *model, tern_model *codec, const int32_t *ids,
-                                    size_t n_ids, const tern_speak_params *params,
-                                    tern_speak_stats *stats, tern_error *err);
 
 // The same step by step, for callers with other work in between.
 typedef struct tern_speech tern_speech;
-// params and stats as for tern_speak. voice and speaker are read only during this call. stats (may
-// be NULL) is updated by every step; on_samples is ignored.
+// params as for tern_speak, with on_samples ignored. ids, voice and speaker are read only during
+// this call.
 TERN_API tern_status tern_speech_open(tern_speech **out, tern_model *model, tern_model *codec,
                                       const char *text, const tern_speak_params *params,
-                                      tern_speak_stats *stats, tern_error *err);
-TERN_API tern_status tern_speech_open_ids(tern_speech **out, tern_model *model, tern_model *codec,
-                                          const int32_t *ids, size_t n_ids,
-                                          const tern_speak_params *params, tern_speak_stats *stats,
-                                          tern_error *err);
+                                      tern_error *err);
 // One step: reads the prompt, generates a frame, or decodes pending frames. Most steps give no
 // samples (*n_samples is 0). Samples are valid until the next call. *done: nothing follows. One
 // thread at a time.
 TERN_API tern_status tern_speech_next(tern_speech *speech, const float **samples, size_t *n_samples,
                                       bool *done, tern_error *err);
+// As of the last step.
+TERN_API void tern_speech_get_stats(const tern_speech *speech, tern_speak_stats *stats);
 TERN_API void tern_speech_close(tern_speech *speech); // NULL is allowed
 
 // ---- Codes to sound ----------------------------------------------------------------------------

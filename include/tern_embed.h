@@ -65,28 +65,40 @@ typedef struct tern_embed_params {
 // the states of one step's tokens.
 TERN_API tern_status tern_embed(tern_model *model, const tern_embed_text *texts, size_t n_texts,
                                 const tern_embed_params *params, float *out, tern_error *err);
-// The same without waiting for a GPU, a step of some thousand tokens at a time: poll until *done or
-// a failure, then close (allowed at any time). The texts, the params' arrays and strings and
-// `vectors` must stay valid until then. One thread at a time.
+// The same without waiting for a GPU, a step of some thousand tokens at a time: poll until *done,
+// when *vectors has them all, or a failure; then close (allowed at any time), which frees the
+// vectors. The texts and the params' arrays and strings must stay valid until then. One thread at a
+// time.
 typedef struct tern_embedding tern_embedding;
 TERN_API tern_status tern_embed_begin(tern_embedding **out, tern_model *model,
                                       const tern_embed_text *texts, size_t n_texts,
-                                      const tern_embed_params *params, float *vectors,
-                                      tern_error *err);
-TERN_API tern_status tern_embed_poll(tern_embedding *embedding, bool *done, tern_error *err);
+                                      const tern_embed_params *params, tern_error *err);
+TERN_API tern_status tern_embed_poll(tern_embedding *embedding, bool *done, const float **vectors,
+                                     tern_error *err);
 TERN_API void tern_embed_close(tern_embedding *embedding); // NULL is allowed
 // The cosine similarity of two vectors, -1 to 1; 0 if one of them is 0.
 TERN_API double tern_similarity(const float *a, const float *b, size_t n);
 
 // ---- Rerankers ---------------------------------------------------------------------------------
 
+typedef struct tern_rerank_params {
+    const char *query;       // what the documents are to answer
+    size_t n_bytes;          // of the query
+    const char *instruction; // for a decoder: what counts as an answer; NULL: as in web search
+    int32_t max_length;      // as in tern_embed_params, of the query and a document together
+    int32_t n_step;
+    tern_kv_type kv_type;
+    int64_t *n_tokens; // [n_documents] gets the tokens of each, with the query, or NULL
+    tern_progress_fn on_progress;
+    void *user;
+} tern_rerank_params;
 // How well documents answer a query, by a model that reads both together: scores[i] of document i.
 // An encoder with a classifier (BERT, XLM-R) gives the raw score of its first label, a decoder the
-// probability of "yes" in Qwen3-Reranker's template. Documents are cut to fit. In params, prefix is
-// the decoder's instruction (NULL: for web search); prompt and n_dims are not used.
-TERN_API tern_status tern_rerank(tern_model *model, const char *query, size_t n_query,
-                                 const tern_embed_text *documents, size_t n_documents,
-                                 const tern_embed_params *params, float *scores, tern_error *err);
+// probability of "yes" in Qwen3-Reranker's template. Documents are texts, not ids, and are cut to
+// fit.
+TERN_API tern_status tern_rerank(tern_model *model, const tern_embed_text *documents,
+                                 size_t n_documents, const tern_rerank_params *params,
+                                 float *scores, tern_error *err);
 
 #ifdef __cplusplus
 }

@@ -92,13 +92,11 @@ TERN_API void tern_image_tokens_close(tern_image_tokens *image); // NULL is allo
 TERN_API const int32_t *tern_image_tokens_ids(const tern_image_tokens *image, size_t *n_ids);
 
 // Puts the images' tokens at the prompt's placeholders (<|image_pad|> for Qwen, <image> for
-// LFM2-VL, <start_of_image> for Gemma 3), in order. out [capacity] gets the ids. *n_out: how many
-// ids there are, even if they do not fit (TERN_ERR_CONTEXT_FULL). TERN_ERR_ARGUMENT: the prompt
-// does not have n_images placeholders.
-TERN_API tern_status tern_image_tokens_place(const tern_model *model, const int32_t *ids,
-                                             size_t n_ids, tern_image_tokens *const *images,
-                                             size_t n_images, int32_t *out, size_t capacity,
-                                             size_t *n_out, tern_error *err);
+// LFM2-VL, <start_of_image> for Gemma 3), in order. TERN_ERR_ARGUMENT: the prompt does not have
+// n_images placeholders.
+TERN_API tern_status tern_image_tokens_place(const tern_model *model, const tern_ids *prompt,
+                                             tern_image_tokens *const *images, size_t n_images,
+                                             tern_ids *out, tern_error *err);
 
 // ---- What images show --------------------------------------------------------------------------
 

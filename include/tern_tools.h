@@ -162,11 +162,13 @@ TERN_API tern_status tern_convert(const char *in, const char *out, const tern_co
 // ---- Importance of weights ---------------------------------------------------------------------
 
 typedef struct tern_imatrix_desc {
+    const char *text;
+    size_t n_bytes;
+    const int32_t *ids; // [n_ids] tokens used as they are, in place of the text
+    size_t n_ids;
     int window;          // tokens per window; 0: 512, at most the model's context
     int n_windows;       // at most; 0: the whole text
     const char *dataset; // the text's name, for the file; NULL: none
-    const int32_t *ids;  // [n_ids] tokens used as they are, in place of the text
-    size_t n_ids;
     tern_progress_fn on_progress;
     void *user;
 } tern_imatrix_desc;
@@ -180,9 +182,8 @@ typedef struct tern_imatrix_stats {
 // Measures each matrix's input activations over a text: the sums of squares per column, separately
 // for each expert, into a GGUF file `out` in the format of llama.cpp's imatrix. Memory: that of a
 // window, and two doubles per column. Runs on the model's device; other threads may use the model,
-// and wait for windows. desc, stats: NULL is allowed.
-TERN_API tern_status tern_imatrix(tern_model *model, const char *text, size_t n_bytes,
-                                  const char *out, const tern_imatrix_desc *desc,
+// and wait for windows. stats: NULL is allowed.
+TERN_API tern_status tern_imatrix(tern_model *model, const char *out, const tern_imatrix_desc *desc,
                                   tern_imatrix_stats *stats, tern_error *err);
 
 // ---- Evaluation (docs/evaluation.md) -----------------------------------------------------------

@@ -100,7 +100,7 @@ static size_t say(tern_session *s, const int32_t *ids, size_t n_ids, int32_t n, 
     const tern_generate_params p = {.sampling = &sampling, .max_tokens = n, .ignore_end = true};
     tern_error err = {0};
     size_t n_said = 0;
-    tern_status status = tern_generate_ids(s, ids, n_ids, &p, NULL, NULL, st, &err);
+    tern_status status = tern_generate_ids(s, ids, n_ids, &p, st, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     const int32_t *all = tern_session_generated(s, &n_said);
     if (n_said) memcpy(said, all, n_said * sizeof *said);
@@ -325,7 +325,7 @@ TEST(abilities_a_full_context_is_shifted) {
         tern_generate_params p = {.sampling = &sampling, .max_tokens = greedy, .ignore_end = true};
         if (!start(&r, f->folder, NULL, &sd)) continue;
         fill_ids(text, N_PROMPT, r.n_vocab, 7);
-        CHECK(tern_generate_ids(r.session, text, N_PROMPT, &p, NULL, NULL, &st, &err) == TERN_OK);
+        CHECK(tern_generate_ids(r.session, text, N_PROMPT, &p, &st, &err) == TERN_OK);
         size_t n = 0, until = CONTEXT - N_PROMPT + 1;
         const int32_t *said = tern_session_generated(r.session, &n);
         CHECK_MSG(n == (size_t)greedy && st.reason == TERN_STOP_LENGTH, "%s: %zu", f->name, n);
@@ -335,7 +335,7 @@ TEST(abilities_a_full_context_is_shifted) {
         memmove(text + KEEP, text + KEEP + drop, (N_PROMPT + n - KEEP - drop) * sizeof *text);
         tern_session_reset(r.session);
         p.max_tokens = (int32_t)drop;
-        CHECK(tern_generate_ids(r.session, text, left + 1, &p, NULL, NULL, &st, &err) == TERN_OK);
+        CHECK(tern_generate_ids(r.session, text, left + 1, &p, &st, &err) == TERN_OK);
         const int32_t *again = tern_session_generated(r.session, &n);
         memcpy(want, again, n * sizeof *want);
         CHECK_MSG(until + drop - 1 < (size_t)greedy && n == drop, "%s: lengths", f->name);
@@ -742,8 +742,7 @@ static size_t say_over(running *r, int32_t n_short, float *logprobs, float *scor
         .sampling = &greedy, .max_tokens = N_OVER, .ignore_end = true, .logprobs = true};
     tern_error err = {0};
     fill_ids(ids, (size_t)n_short - 4, r->n_vocab, 17);
-    CHECK(tern_generate_ids(r->session, ids, (size_t)n_short - 4, &p, NULL, NULL, NULL, &err) ==
-          TERN_OK);
+    CHECK(tern_generate_ids(r->session, ids, (size_t)n_short - 4, &p, NULL, &err) == TERN_OK);
     const tern_token_logprob *each = tern_session_token_logprobs(r->session, &n_said, &n_each);
     for (size_t i = 0; i < n_said; i++) logprobs[i] = each[i * n_each].logprob;
     CHECK(tern_session_logits(r->session, &one, 1, scores, &err) == TERN_OK);
@@ -807,7 +806,7 @@ TEST(abilities_thinking_is_switched) {
         tern_error err = {0};
         tern_strbuf out = {0};
         REQUIRE_OK(tern_model_open(&m, vocabulary, &md, &err), err);
-        CHECK(tern_chat_format(m, &message, 1, true, gather, &out, &err) == TERN_OK);
+        CHECK(tern_chat_format(m, &message, 1, gather, &out, &err) == TERN_OK);
         CHECK_MSG(!strcmp(tern_strbuf_text(&out), want[i]), "%d: %s", i, tern_strbuf_text(&out));
         tern_strbuf_free(&out);
         tern_model_close(m);

@@ -55,7 +55,7 @@ TEST(arguments_sampling_refuses_nan_by_its_name) {
         const tern_generate_params p = {.sampling = &q, .max_tokens = 2};
         q = tern_sampling_default();
         *all[i].value = NAN;
-        REFUSED(all[i].name, tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
+        REFUSED(all[i].name, tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err));
     }
     tern_session_close(s);
     tern_model_close(m);
@@ -68,22 +68,21 @@ TEST(arguments_that_make_no_sense_are_refused) {
     REQUIRE(open_tiny(&m, &s));
     const tern_logit_bias twice[] = {{35, 1}, {36, 1}, {35, 1}};
     tern_generate_params p = {.biases = twice, .n_biases = 3};
-    REFUSED("token 35", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
+    REFUSED("token 35", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err));
     p = (tern_generate_params){.fork_at = -3};
-    REFUSED("fork_at", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
+    REFUSED("fork_at", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err));
     p = (tern_generate_params){.max_tokens = -1};
-    REFUSED("max_tokens", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
+    REFUSED("max_tokens", tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err));
     const tern_message hello = {.role = "user", .content = "hello"};
-    REFUSED("max_tokens", tern_chat_answer(s, &hello, 1, &p, NULL, NULL, NULL, &err));
+    REFUSED("max_tokens", tern_chat_answer(s, &hello, 1, &p, NULL, &err));
 
     tern_session_desc sd = {.kv_type = (tern_kv_type)99};
     REFUSED("kv_type", tern_session_open(&other, m, &sd, &err));
     sd = (tern_session_desc){.n_keep = -1};
     REFUSED("n_keep", tern_session_open(&other, m, &sd, &err));
-    size_t n;
-    int32_t ids[8];
-    REFUSED("flags", tern_tokenize(m, "a", 1, 4, ids, 8, &n, &err));
-    CHECK(n == 0 && !other);
+    tern_ids ids = {(int32_t[8]){0}, 8, 1};
+    REFUSED("flags", tern_tokenize(m, "a", 1, 4, &ids, &err));
+    CHECK(ids.n == 0 && !other);
 
     const char *path = test_tmp("arguments.gguf");
     const tern_model_desc wrong[] = {{.ternary = (tern_ternary_layout)9},
@@ -120,8 +119,7 @@ TEST(arguments_errors_are_cleared_by_what_succeeds) {
     tern_model *m;
     tern_session *s;
     tern_error err = {0};
-    size_t n;
-    int32_t ids[8];
+    tern_ids ids = {(int32_t[8]){0}, 8, 0};
     REQUIRE(open_tiny(&m, &s));
 #define CLEARS(call)                                                                               \
     do {                                                                                           \
@@ -130,16 +128,16 @@ TEST(arguments_errors_are_cleared_by_what_succeeds) {
         CHECK_MSG(err.status == TERN_OK && !err.message[0], "%s left \"%s\"", #call, err.message); \
     } while (0)
     const tern_generate_params p = {.max_tokens = 2};
-    CLEARS(tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err));
+    CLEARS(tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err));
     CLEARS(tern_session_sync(s, prompt, N_PROMPT, NULL, &err));
     CLEARS(tern_session_logits(s, prompt, 1, NULL, &err));
-    CLEARS(tern_tokenize(m, "a", 1, 0, ids, 8, &n, &err));
+    CLEARS(tern_tokenize(m, "a", 1, 0, &ids, &err));
     CLEARS(tern_file_write(test_tmp("arguments.txt"), "a", 1, &err));
     CLEARS(tern_session_save(s, test_tmp("arguments.session"), &err));
     CLEARS(tern_session_load(s, test_tmp("arguments.session"), &err));
     tern_group *g = NULL;
     CLEARS(tern_group_open(&g, m, NULL, &err));
-    CLEARS(tern_group_step(g, &n, &err));
+    CLEARS(tern_group_step(g, NULL, &err));
     tern_group_close(g);
     tern_session_close(s);
     tern_model_close(m);

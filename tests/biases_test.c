@@ -18,10 +18,11 @@ static bool open_stories(fixture *f) {
     static const char text[] = "Once upon a time";
     tern_error err = {0};
     *f = (fixture){0};
+    tern_ids all = {f->prompt, 16, 0};
     bool ok = !tern_model_open(&f->model, "models/stories.gguf", NULL, &err) &&
               !tern_session_open(&f->session, f->model, NULL, &err) &&
-              !tern_tokenize(f->model, text, sizeof text - 1, TERN_TOKENIZE_BOS, f->prompt, 16,
-                             &f->n_prompt, &err);
+              !tern_tokenize(f->model, text, sizeof text - 1, TERN_TOKENIZE_BOS, &all, &err);
+    f->n_prompt = all.n;
     CHECK_MSG(ok, "%s", err.message);
     return ok;
 }
@@ -37,8 +38,9 @@ static const int32_t *go_on(fixture *f, tern_generate_params p, tern_sampling s,
     size_t n;
     p.sampling = &s;
     p.max_tokens = N;
-    tern_status status =
-        tern_generate_ids(f->session, f->prompt, f->n_prompt, &p, on_text, user, stats, &err);
+    p.on_text = on_text;
+    p.user = user;
+    tern_status status = tern_generate_ids(f->session, f->prompt, f->n_prompt, &p, stats, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return tern_session_generated(f->session, &n);
 }
@@ -76,7 +78,7 @@ TEST(biases_that_make_no_sense_are_refused) {
     const tern_logit_bias wrong[] = {{-1, 1}, {1 << 30, 1}, {5, INFINITY}, {5, NAN}};
     for (size_t i = 0; i < 4; i++) {
         const tern_generate_params p = {.max_tokens = 1, .biases = &wrong[i], .n_biases = 1};
-        CHECK(tern_generate_ids(f.session, f.prompt, f.n_prompt, &p, NULL, NULL, NULL, NULL) ==
+        CHECK(tern_generate_ids(f.session, f.prompt, f.n_prompt, &p, NULL, NULL) ==
               TERN_ERR_ARGUMENT);
     }
     close_stories(&f);
@@ -116,14 +118,13 @@ TEST(token_pieces_are_bytes_of_their_own) {
     fixture f;
     char pieces[256] = "";
     int32_t ids[sizeof text];
-    size_t n = 0;
+    tern_ids all = {ids, sizeof text, 0};
     tern_error err;
     if (!open_stories(&f)) return;
-    CHECK(tern_tokenize(f.model, text, strlen(text), TERN_TOKENIZE_PLAIN, ids, sizeof text, &n,
-                        &err) == TERN_OK);
-    for (size_t i = 0; i < n && n <= sizeof text; i++)
+    CHECK(tern_tokenize(f.model, text, strlen(text), TERN_TOKENIZE_PLAIN, &all, &err) == TERN_OK);
+    for (size_t i = 0; i < all.n && all.n <= sizeof text; i++)
         CHECK(tern_token_piece(f.model, ids[i], append, pieces, NULL) == TERN_OK);
-    CHECK_MSG(n > 8 && !strcmp(text, pieces), "%zu tokens, '%s'", n, pieces);
+    CHECK_MSG(all.n > 8 && !strcmp(text, pieces), "%zu tokens, '%s'", all.n, pieces);
     close_stories(&f);
 }
 
@@ -135,8 +136,8 @@ TEST(tokens_are_left_out_and_end_answers) {
     if (!open_stories(&f)) return;
     static const char *const words[] = {"a small", "upon"};
     tern_generate_stats stats;
-    int32_t plain[N], bad[8];
-    size_t n_bad = 0;
+    int32_t plain[N];
+    tern_ids bad = {(int32_t[8]){0}, 8, 0};
     tern_error err;
     char text[512] = "";
     memcpy(plain, go_on(&f, (tern_generate_params){0}, (tern_sampling){0}, NULL, append, text),
@@ -161,8 +162,8 @@ TEST(tokens_are_left_out_and_end_answers) {
     go_on(&f, (tern_generate_params){.bad_words = words, .n_bad_words = 2}, (tern_sampling){0},
           NULL, append, text);
     CHECK_MSG(!strstr(text, "a small"), "%s", text);
-    CHECK(tern_tokenize(f.model, " a small", 8, 0, bad, 8, &n_bad, &err) == TERN_OK);
-    CHECK(n_bad > 1); // the word is kept out by its last token, its first one may come
+    CHECK(tern_tokenize(f.model, " a small", 8, 0, &bad, &err) == TERN_OK);
+    CHECK(bad.n > 1); // the word is kept out by its last token, its first one may come
     const int32_t beyond = 1 << 30;
     const tern_generate_params wrong[] = {
         {.allowed_token_ids = &beyond, .n_allowed_token_ids = 1},
@@ -171,8 +172,8 @@ TEST(tokens_are_left_out_and_end_answers) {
     };
     static const char *const names[] = {"allowed_token_ids", "stop_token_ids", "min_tokens"};
     for (size_t i = 0; i < 3; i++) {
-        CHECK(tern_generate_ids(f.session, f.prompt, f.n_prompt, &wrong[i], NULL, NULL, NULL,
-                                &err) == TERN_ERR_ARGUMENT);
+        CHECK(tern_generate_ids(f.session, f.prompt, f.n_prompt, &wrong[i], NULL, &err) ==
+              TERN_ERR_ARGUMENT);
         CHECK_MSG(strstr(err.message, names[i]), "%s", err.message);
     }
     close_stories(&f);

@@ -210,7 +210,7 @@ static uint64_t generated(tern_session *s, const int32_t *prompt, size_t n_promp
                               .ignore_end = true,
                               .logprobs = n_top > 0,
                               .n_top_logprobs = n_top};
-    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, NULL, NULL, NULL, &err);
+    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, NULL, &err);
     const int32_t *ids = tern_session_generated(s, &n);
     CHECK_MSG(status == TERN_OK && n == (size_t)n_more, "%zu tokens: %s", n, err.message);
     uint64_t hash = tern_hash64(2, ids, n * sizeof *ids);

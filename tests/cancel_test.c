@@ -77,7 +77,7 @@ static void say_whole(tern_model *m, int32_t *out, size_t *n_out) {
     tern_session *s = NULL;
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 8, .ignore_end = true};
     CHECK(tern_session_open(&s, m, NULL, &err) == TERN_OK);
-    CHECK(tern_generate_ids(s, ids, N_LONG, &p, NULL, NULL, NULL, &err) == TERN_OK);
+    CHECK(tern_generate_ids(s, ids, N_LONG, &p, NULL, &err) == TERN_OK);
     const int32_t *said = tern_session_generated(s, n_out);
     memcpy(out, said, *n_out * sizeof *out);
     tern_session_close(s);
@@ -87,7 +87,7 @@ static void check_goes_on(tern_session *s, const int32_t *want, size_t n_want) {
     tern_error err = {0};
     size_t n;
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 8, .ignore_end = true};
-    CHECK(tern_generate_ids(s, ids, N_LONG, &p, NULL, NULL, NULL, &err) == TERN_OK);
+    CHECK(tern_generate_ids(s, ids, N_LONG, &p, NULL, &err) == TERN_OK);
     const int32_t *said = tern_session_generated(s, &n);
     CHECK(n == n_want && memcmp(said, want, n * sizeof *said) == 0);
 }
@@ -106,7 +106,7 @@ static void stop_everything(tern_model *m, bool by_signal) {
     tern_session *s = NULL;
     const tern_session_desc endless = {.shift_context = true};
     const tern_generate_params p = {.sampling = &greedy, .ignore_end = true, .max_tokens = 1 << 30};
-    double *scores = calloc(N_LONG, sizeof *scores);
+    tern_target_score *scores = calloc(N_LONG, sizeof *scores);
     say_whole(m, want, &n_want);
     CHECK(tern_session_open(&s, m, &endless, &err) == TERN_OK && scores);
     asking a = {.session = s, .by_signal = by_signal};
@@ -119,8 +119,8 @@ static void stop_everything(tern_model *m, bool by_signal) {
             tern_session_reset(s);
             if (what == 0) status = tern_session_sync(s, ids, N_LONG, NULL, &err);
             if (what == 1) status = tern_session_logits(s, ids, N_LONG, NULL, &err);
-            if (what == 2) status = tern_session_logprobs(s, ids, N_LONG, ids, scores, NULL, &err);
-            if (what == 3) status = tern_generate_ids(s, ids, N_LONG, &p, NULL, NULL, &stats, &err);
+            if (what == 2) status = tern_session_logprobs(s, ids, N_LONG, ids, scores, &err);
+            if (what == 3) status = tern_generate_ids(s, ids, N_LONG, &p, &stats, &err);
         }
         end_asking(&a);
         CHECK_MSG(status == (what == 3 ? TERN_OK : TERN_ERR_CANCELLED), "%d: %s", what,
@@ -181,14 +181,18 @@ TEST(cancel_ends_one_session_of_a_group) {
         REQUIRE(m);
         say_whole(m, want, &n_want);
         const tern_session_desc endless = {.shift_context = true};
-        tern_generate_params p = {.sampling = &greedy, .ignore_end = true, .max_tokens = 1 << 30};
+        tern_generate_params p = {.sampling = &greedy,
+                                  .ignore_end = true,
+                                  .max_tokens = 1 << 30,
+                                  .on_end = on_end,
+                                  .user = &ends[0]};
         REQUIRE_OK(tern_group_open(&g, m, NULL, &err), err);
         REQUIRE_OK(tern_session_open(&s[0], m, &endless, &err), err);
         REQUIRE_OK(tern_session_open(&s[1], m, NULL, &err), err);
-        REQUIRE_OK(tern_group_add(g, s[0], ids, N_LONG, &p, NULL, on_end, &ends[0], &err), err);
+        REQUIRE_OK(tern_group_add(g, s[0], ids, N_LONG, &p, &err), err);
         p.max_tokens = 8;
-        if (!alone)
-            REQUIRE_OK(tern_group_add(g, s[1], ids, N_LONG, &p, NULL, on_end, &ends[1], &err), err);
+        p.user = &ends[1];
+        if (!alone) REQUIRE_OK(tern_group_add(g, s[1], ids, N_LONG, &p, &err), err);
         asking a = {.session = s[0]};
         begin_asking(&a);
         while (n_running > 0) REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
@@ -206,11 +210,6 @@ TEST(cancel_ends_one_session_of_a_group) {
 }
 
 // ---- A request that a thread watches -----------------------------------------------------------
-
-static bool ignore(void *user, const char *text, size_t n) {
-    (void)user, (void)text, (void)n;
-    return true;
-}
 
 static void cancelled(const char *what, tern_status status, const tern_error *err) {
     test_check(status == TERN_ERR_CANCELLED && err->message[0], __FILE__, __LINE__, "%s: %s (%s)",
@@ -246,9 +245,8 @@ TEST(cancel_a_request_is_heeded_by_all_that_takes_long) {
     const tern_perplexity_desc windows = {.window = 16};
     CANCELLED(tern_eval_perplexity(s, text, strlen(text), &windows, &ppl, &err));
     CANCELLED(tern_convert(path, test_tmp("cancelled.gguf"), NULL, &err));
-    tern_imatrix_stats measured;
-    CANCELLED(
-        tern_imatrix(m, text, strlen(text), test_tmp("cancelled.imatrix"), NULL, &measured, &err));
+    const tern_imatrix_desc measure = {.text = text, .n_bytes = strlen(text)};
+    CANCELLED(tern_imatrix(m, test_tmp("cancelled.imatrix"), &measure, NULL, &err));
     tern_array out = {.name = "logits"}, in = {.name = "ids",
                                                .type = TERN_ARRAY_I32,
                                                .n_dims = 1,
@@ -259,12 +257,12 @@ TEST(cancel_a_request_is_heeded_by_all_that_takes_long) {
     CANCELLED(tern_compute(m, &compute, &err));
     CANCELLED(tern_session_save(s, test_tmp("cancelled.session"), &err));
     tern_generate_stats stats;
-    CHECK(tern_generate_ids(s, ids, N_LONG, NULL, ignore, NULL, &stats, &err) == TERN_OK);
+    CHECK(tern_generate_ids(s, ids, N_LONG, NULL, &stats, &err) == TERN_OK);
     CHECK(stats.reason == TERN_STOP_CALLER && stats.n_generated == 0 && !err.message[0]);
     tern_group *g = NULL;
     size_t n_running = 0;
     REQUIRE_OK(tern_group_open(&g, m, NULL, &err), err);
-    REQUIRE_OK(tern_group_add(g, s, ids, N_LONG, NULL, NULL, NULL, NULL, &err), err);
+    REQUIRE_OK(tern_group_add(g, s, ids, N_LONG, NULL, &err), err);
     CANCELLED(tern_group_step(g, &n_running, &err));
     tern_group_close(g);
 

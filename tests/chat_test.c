@@ -60,11 +60,11 @@ static tern_chat *make_chat(int n) {
 static size_t tokens_of(const tern_model *model, const tern_message *messages, size_t n,
                         int n_context, int32_t *ids, size_t capacity, size_t *dropped) {
     tern_error err = {0};
-    size_t n_ids = 0;
-    tern_status status =
-        tern_chat_tokens(model, messages, n, n_context, 0, ids, capacity, &n_ids, dropped, &err);
+    const tern_chat_limits limits = {.n_context = n_context, .n_dropped = dropped};
+    tern_ids all = {ids, capacity, 0};
+    tern_status status = tern_chat_tokens(model, messages, n, &limits, &all, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
-    return n_ids;
+    return all.n;
 }
 
 // The same conversation, only without the messages dropped after the system text.
@@ -170,12 +170,12 @@ TEST(chat_refuses_a_message_longer_than_the_context_and_goes_on) {
                               {.role = "user", .content = longest}};
     const tern_sampling greedy = {0};
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 4};
-    CHECK(tern_chat_answer(r.session, m, 3, &p, NULL, NULL, &stats, &err) == TERN_ERR_CONTEXT_FULL);
+    CHECK(tern_chat_answer(r.session, m, 3, &p, &stats, &err) == TERN_ERR_CONTEXT_FULL);
     CHECK_MSG(strstr(err.message, "the newest message has ") &&
                   strstr(err.message, "too many for a context of 256"),
               "%s", err.message);
-    CHECK(tern_chat_answer(r.session, m, 1, &p, NULL, NULL, &stats, &err) == TERN_OK);
-    CHECK(tern_chat_answer(r.session, m, 0, &p, NULL, NULL, &stats, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_chat_answer(r.session, m, 1, &p, &stats, &err) == TERN_OK);
+    CHECK(tern_chat_answer(r.session, m, 0, &p, &stats, &err) == TERN_ERR_ARGUMENT);
     rig_close(&r);
 }
 
@@ -189,7 +189,7 @@ static int32_t greedy_next(tern_model *model, const int32_t *ids, size_t n, int 
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 1, .ignore_end = true};
     size_t n_out;
     if (tern_session_open(&fresh, model, &desc, NULL) != TERN_OK) return -1;
-    bool ok = tern_generate_ids(fresh, ids, n, &p, NULL, NULL, NULL, NULL) == TERN_OK;
+    bool ok = tern_generate_ids(fresh, ids, n, &p, NULL, NULL) == TERN_OK;
     int32_t id = ok ? tern_session_generated(fresh, &n_out)[0] : -1;
     tern_session_close(fresh);
     return id;
@@ -232,10 +232,10 @@ TEST(chat_answers_past_the_end_of_the_context) {
     CHECK(dropped == 0);
     size_t until_full = N_CONTEXT - n_prompt; // of which the last is chosen when all are in it
     p.max_tokens = (int32_t)until_full + 1;
-    CHECK(tern_chat_answer(r.session, m, n, &p, NULL, NULL, &first, &err) == TERN_OK);
+    CHECK(tern_chat_answer(r.session, m, n, &p, &first, &err) == TERN_OK);
     CHECK(first.n_dropped == 0 && first.generate.n_generated == until_full + 1);
     p.max_tokens++;
-    CHECK(tern_chat_answer(r.session, m, n, &p, NULL, NULL, &st, &err) == TERN_OK);
+    CHECK(tern_chat_answer(r.session, m, n, &p, &st, &err) == TERN_OK);
     CHECK(st.n_dropped > 0 && st.n_cut == 0 && st.generate.reason == TERN_STOP_LENGTH);
     dropped = st.n_dropped;
     const int32_t *said = tern_session_generated(r.session, &n_said);
@@ -273,12 +273,15 @@ TEST(chat_answers_of_any_length) {
         tern_generate_params p = {.sampling = &sampling, .max_tokens = N, .ignore_end = true};
         tern_strbuf text = {0}, all = {0};
         size_t n_said;
-        CHECK(tern_chat_answer(r.session, m, 3, &p, collect, &text, &st, &err) == TERN_OK);
+        p.on_text = collect;
+        p.user = &text;
+        CHECK(tern_chat_answer(r.session, m, 3, &p, &st, &err) == TERN_OK);
         CHECK(st.n_dropped == 2 && st.n_cut > N - N_CONTEXT && st.n_cut < N);
         CHECK(st.generate.reason == TERN_STOP_LENGTH && st.generate.n_generated == N);
         const int32_t *said = tern_session_generated(r.session, &n_said);
         CHECK(n_said == N);
-        tern_detokenize(r.model, said, n_said, false, collect, &all, NULL);
+        tern_detokenize(r.model, &(tern_ids){(int32_t *)said, n_said, n_said}, false, collect, &all,
+                        NULL);
         CHECK(text.len == all.len && !memcmp(text.ptr, all.ptr, all.len));
         check_timeline(&r, m, 3, &st);
         tern_strbuf_free(&text);
@@ -287,7 +290,7 @@ TEST(chat_answers_of_any_length) {
     // Without a limit a model that never ends is stopped after ten contexts.
     const tern_sampling greedy = {0};
     tern_generate_params p = {.sampling = &greedy, .ignore_end = true};
-    CHECK(tern_chat_answer(r.session, m, 3, &p, NULL, NULL, &st, &err) == TERN_OK);
+    CHECK(tern_chat_answer(r.session, m, 3, &p, &st, &err) == TERN_OK);
     CHECK(st.generate.reason == TERN_STOP_LENGTH && st.generate.n_generated == 10 * N_CONTEXT);
     rig_close(&r);
 }
@@ -374,7 +377,7 @@ TEST(chat_survives_failing_allocations) {
     tern_chat *chat = make_chat(4);
     size_t n;
     const tern_message *m = tern_chat_messages(chat, &n);
-    CHECK(tern_chat_answer(r.session, m, n, &p, NULL, NULL, NULL, NULL) == TERN_OK);
+    CHECK(tern_chat_answer(r.session, m, n, &p, NULL, NULL) == TERN_OK);
     const char *paths[] = {test_tmp("oom.json"), test_tmp("oom.md")};
     size_t before = tern_heap_get().heap_now;
     for (int job = 0; job < 3; job++) {
@@ -383,7 +386,7 @@ TEST(chat_survives_failing_allocations) {
             tern_chat *read = NULL;
             tern_mem_fail_at(at);
             if (job == 2) {
-                status = tern_chat_answer(r.session, m, n, &p, NULL, NULL, NULL, NULL);
+                status = tern_chat_answer(r.session, m, n, &p, NULL, NULL);
             } else {
                 status = tern_chat_save(chat, paths[job], NULL);
                 if (status == TERN_OK) status = tern_chat_open(&read, NULL);

@@ -44,7 +44,7 @@ static void greedy(const char *path, int32_t out[24]) {
     size_t n;
     REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
     REQUIRE_OK(tern_session_open(&session, model, NULL, &err), err);
-    REQUIRE_OK(tern_generate_ids(session, prompt, 5, &p, NULL, NULL, NULL, &err), err);
+    REQUIRE_OK(tern_generate_ids(session, prompt, 5, &p, NULL, &err), err);
     memcpy(out, tern_session_generated(session, &n), 24 * sizeof *out);
     tern_session_close(session);
     tern_model_close(model);

@@ -311,19 +311,19 @@ TEST(embed_cuts_long_texts) {
     tern_model *m;
     float a[DIMS], b[DIMS];
     int32_t ids[64];
-    size_t n_ids;
+    tern_ids all = {ids, 64, 0};
     int64_t n_tokens;
     bool was_cut;
     const char *text = "a long text of many words that go on and on";
     REQUIRE_OK(tern_model_open(&m, make_folder("embed_cut", NORMED), NULL, &err), err);
-    REQUIRE_OK(tern_tokenize(m, text, strlen(text), TERN_TOKENIZE_BOS, ids, 64, &n_ids, &err), err);
-    REQUIRE(n_ids > 30 && n_ids < 64);
+    REQUIRE_OK(tern_tokenize(m, text, strlen(text), TERN_TOKENIZE_BOS, &all, &err), err);
+    REQUIRE(all.n > 30 && all.n < 64);
     for (size_t most = 9; most <= 20; most += 11) {
         tern_embed_params p = {.prompt = "", .n_tokens = &n_tokens, .was_cut = &was_cut};
         if (most != 20) p.max_length = (int32_t)most; // 20: as the folder says
         embed_one(m, text, &p, a);
         CHECK(n_tokens == (int64_t)most && was_cut);
-        int32_t end = ids[n_ids - 1], kept = ids[most - 1];
+        int32_t end = ids[all.n - 1], kept = ids[most - 1];
         ids[most - 1] = end;
         const tern_embed_text t = {.ids = ids, .n_ids = most};
         CHECK(tern_embed(m, &t, 1, NULL, b, &err) == TERN_OK);
@@ -437,9 +437,9 @@ TEST(embed_similarity_is_a_cosine) {
 static float score_of(tern_model *m, const char *query, const char *document) {
     tern_error err = {0};
     const tern_embed_text d = {.text = document, .n_bytes = strlen(document)};
+    const tern_rerank_params p = {.query = query, .n_bytes = strlen(query)};
     float score = NAN;
-    CHECK_MSG(tern_rerank(m, query, strlen(query), &d, 1, NULL, &score, &err) == TERN_OK, "%s",
-              err.message);
+    CHECK_MSG(tern_rerank(m, &d, 1, &p, &score, &err) == TERN_OK, "%s", err.message);
     return score;
 }
 
@@ -448,10 +448,10 @@ static void check_documents(tern_model *m, float bound) {
     const tern_embed_text documents[] = {{.text = "t h e", .n_bytes = 5},
                                          {.text = "f o x a n d", .n_bytes = 11},
                                          {.text = "h e n", .n_bytes = 5}};
+    const tern_rerank_params p = {.query = "w h o", .n_bytes = 5};
     float scores[3];
     tern_error err = {0};
-    CHECK_MSG(tern_rerank(m, "w h o", 5, documents, 3, NULL, scores, &err) == TERN_OK, "%s",
-              err.message);
+    CHECK_MSG(tern_rerank(m, documents, 3, &p, scores, &err) == TERN_OK, "%s", err.message);
     for (int i = 0; i < 3; i++) {
         float alone = score_of(m, "w h o", documents[i].text);
         CHECK_MSG(fabsf(scores[i] - alone) < bound, "document %d: %g among others, %g alone", i,
@@ -526,8 +526,9 @@ TEST(rerank_asks_a_decoder) {
     tern_error err = {0};
     tern_model *m;
     tern_session *s;
-    size_t n, n_ids;
+    size_t n;
     int32_t ids[512];
+    tern_ids all = {ids, 512, 0};
     snprintf(folder, sizeof folder, "%s", test_tmp("rerank_qwen"));
     REQUIRE_OK(tern_convert(OWN "qwen3/model.gguf", folder, NULL, &err), err);
     json = test_read(OWN "small_tokenizer.json", &n); // its digits become the two words
@@ -553,9 +554,9 @@ TEST(rerank_asks_a_decoder) {
     const tern_model_desc desc = {.n_batch = 512};
     REQUIRE_OK(tern_model_open(&m, folder, &desc, &err), err);
     float got = score_of(m, "who is it", "the fox and the hen");
-    REQUIRE_OK(tern_tokenize(m, question, sizeof question - 1, TERN_TOKENIZE_SPECIAL, ids, 512,
-                             &n_ids, &err),
+    REQUIRE_OK(tern_tokenize(m, question, sizeof question - 1, TERN_TOKENIZE_SPECIAL, &all, &err),
                err);
+    const size_t n_ids = all.n;
     REQUIRE(n_ids < 512);
     float *logits = calloc(n_ids * 48, sizeof *logits);
     const tern_session_desc sd = {.n_context = 512, .kv_type = TERN_KV_F32};
@@ -578,16 +579,18 @@ TEST(rerank_refuses_in_one_line) {
     tern_model *m;
     float score;
     const tern_embed_text d = {.text = "x", .n_bytes = 1};
+    tern_rerank_params p = {.query = "q", .n_bytes = 1};
     for (size_t i = 0; i < 2; i++) {
         REQUIRE_OK(tern_model_open(&m, cases[i].model, NULL, &err), err);
-        CHECK(tern_rerank(m, "q", 1, &d, 1, NULL, &score, &err) == TERN_ERR_UNSUPPORTED);
+        CHECK(tern_rerank(m, &d, 1, &p, &score, &err) == TERN_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(err.message, cases[i].says), "%s", err.message);
         tern_model_close(m);
     }
     char query[300] = "a";
     for (int i = 1; i < 60; i++) strcat(query, " b");
     REQUIRE_OK(tern_model_open(&m, OWN "bert_ranker", NULL, &err), err);
-    CHECK(tern_rerank(m, query, strlen(query), &d, 1, NULL, &score, &err) == TERN_ERR_ARGUMENT);
+    p = (tern_rerank_params){.query = query, .n_bytes = strlen(query)};
+    CHECK(tern_rerank(m, &d, 1, &p, &score, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "document 1: the first text of a pair has 62 tokens"), "%s",
               err.message);
     tern_model_close(m);

@@ -47,8 +47,7 @@ static size_t greedy(opened *o, int n, int32_t *out) {
     tern_sampling s = {0};
     tern_generate_params p = {.sampling = &s, .max_tokens = n, .ignore_end = true};
     size_t n_ids = 0;
-    tern_status status =
-        tern_generate_ids(o->session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
+    tern_status status = tern_generate_ids(o->session, prompt, N_PROMPT, &p, NULL, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     const int32_t *ids = tern_session_generated(o->session, &n_ids);
     memcpy(out, ids, n_ids * sizeof *ids);
@@ -158,8 +157,12 @@ TEST(engine_seed_decides_the_text) {
         s.top_p = 1;
         s.min_p = 0;
         s.repeat_penalty = 1.1f;
-        tern_generate_params p = {.sampling = &s, .max_tokens = 60, .ignore_end = true};
-        REQUIRE_OK(tern_generate(o.session, "the and", &p, collect, text[i], NULL, &err), err);
+        tern_generate_params p = {.sampling = &s,
+                                  .max_tokens = 60,
+                                  .ignore_end = true,
+                                  .on_text = collect,
+                                  .user = text[i]};
+        REQUIRE_OK(tern_generate(o.session, "the and", &p, NULL, &err), err);
     }
     CHECK(strcmp(text[0], text[1]) == 0);
     CHECK(strcmp(text[0], text[2]) != 0);
@@ -183,7 +186,7 @@ TEST(engine_penalties_give_the_same_choice_from_few_and_from_all_candidates) {
                            .seed = 1};
         tern_generate_params p = {.sampling = &s, .max_tokens = 18, .ignore_end = true};
         size_t n;
-        REQUIRE_OK(tern_generate_ids(o.session, prompt, 2, &p, NULL, NULL, NULL, &err), err);
+        REQUIRE_OK(tern_generate_ids(o.session, prompt, 2, &p, NULL, &err), err);
         memcpy(round ? all : few, tern_session_generated(o.session, &n), 18 * sizeof *few);
     }
     CHECK(memcmp(few, all, 18 * sizeof *few) == 0); // 20 tokens: both windows see all of them
@@ -206,7 +209,7 @@ TEST(engine_reuses_the_common_prefix) {
     tern_sampling s = {0};
     tern_generate_params p = {.sampling = &s, .max_tokens = 20, .ignore_end = true};
     tern_generate_stats st;
-    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, &st, &err), err);
     CHECK(st.n_reused == 10);
     memcpy(reused, tern_session_generated(o.session, &n), sizeof reused);
     CHECK(memcmp(fresh, reused, sizeof fresh) == 0);
@@ -220,8 +223,9 @@ TEST(engine_stop_strings_end_the_text_and_are_not_part_of_it) {
     char whole[4200] = {0}, cut[4200] = {0};
     if (!open_both(&o, path, NULL, NULL)) return;
     tern_sampling s = {0};
-    tern_generate_params p = {.sampling = &s, .max_tokens = 50, .ignore_end = true};
-    REQUIRE_OK(tern_generate(o.session, "in the", &p, collect, whole, NULL, &err), err);
+    tern_generate_params p = {
+        .sampling = &s, .max_tokens = 50, .ignore_end = true, .on_text = collect, .user = whole};
+    REQUIRE_OK(tern_generate(o.session, "in the", &p, NULL, &err), err);
     REQUIRE(strlen(whole) > 12);
     char stop[6] = {0};
     memcpy(stop, whole + 6, 5);
@@ -229,7 +233,8 @@ TEST(engine_stop_strings_end_the_text_and_are_not_part_of_it) {
     tern_generate_stats st;
     p.stops = stops;
     p.n_stops = 2;
-    REQUIRE_OK(tern_generate(o.session, "in the", &p, collect, cut, &st, &err), err);
+    p.user = cut;
+    REQUIRE_OK(tern_generate(o.session, "in the", &p, &st, &err), err);
     size_t at = (size_t)(strstr(whole, stop) - whole);
     CHECK(st.reason == TERN_STOP_STRING);
     CHECK(strlen(cut) == at && memcmp(cut, whole, at) == 0);
@@ -251,18 +256,19 @@ TEST(engine_callback_cancels_and_context_ends) {
     tern_session_desc sd = {.n_context = 32};
     if (!open_both(&o, path, NULL, &sd)) return;
     tern_sampling s = {0};
-    tern_generate_params p = {.sampling = &s, .ignore_end = true};
-    REQUIRE_OK(tern_generate(o.session, "the", &p, stop_after_three, &calls, &st, &err), err);
+    tern_generate_params p = {
+        .sampling = &s, .ignore_end = true, .on_text = stop_after_three, .user = &calls};
+    REQUIRE_OK(tern_generate(o.session, "the", &p, &st, &err), err);
     CHECK(st.reason == TERN_STOP_CALLER && calls == 3);
-    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+    p.on_text = NULL;
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, &st, &err), err);
     CHECK(st.reason == TERN_STOP_CONTEXT);
     CHECK(st.n_generated == 32 - N_PROMPT + 1); // the last one needs no place
     int32_t many[40] = {0};
-    CHECK(tern_generate_ids(o.session, many, 40, &p, NULL, NULL, NULL, &err) ==
-          TERN_ERR_CONTEXT_FULL);
+    CHECK(tern_generate_ids(o.session, many, 40, &p, NULL, &err) == TERN_ERR_CONTEXT_FULL);
     int32_t bad[] = {1, TINY_N_VOCAB};
-    CHECK(tern_generate_ids(o.session, bad, 2, &p, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
-    CHECK(tern_generate_ids(o.session, bad, 0, &p, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_generate_ids(o.session, bad, 2, &p, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_generate_ids(o.session, bad, 0, &p, NULL, &err) == TERN_ERR_ARGUMENT);
     close_both(&o);
 }
 
@@ -275,7 +281,7 @@ TEST(engine_shifting_context_goes_on) {
     if (!open_both(&o, path, NULL, &sd)) return;
     tern_sampling s = {0};
     tern_generate_params p = {.sampling = &s, .max_tokens = 100, .ignore_end = true};
-    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, &st, &err), err);
     CHECK(st.n_generated == 100 && st.reason == TERN_STOP_LENGTH);
     CHECK(tern_session_n_tokens(o.session) <= 32);
     close_both(&o);
@@ -297,7 +303,7 @@ TEST(engine_shift_keeps_the_beginning_and_the_newer_half) {
             &o, path, NULL,
             &(tern_session_desc){.n_context = N_CONTEXT, .shift_context = true, .n_keep = N_KEEP}))
         return;
-    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
+    REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, &err), err);
     const int32_t *said = tern_session_generated(o.session, &n_said);
     const tern_token_logprob *rows = tern_session_token_logprobs(o.session, &n_said, &n_each);
     memcpy(line, prompt, sizeof prompt);
@@ -362,7 +368,7 @@ static void fail_each_allocation(const tiny_model_desc *desc) {
         if (status == TERN_OK) status = tern_session_open(&session, model, NULL, &err);
         tern_sampling s = {0};
         tern_generate_params p = {.sampling = &s, .max_tokens = 3, .ignore_end = true};
-        if (status == TERN_OK) status = tern_generate(session, "the", &p, NULL, NULL, NULL, &err);
+        if (status == TERN_OK) status = tern_generate(session, "the", &p, NULL, &err);
         tern_mem_fail_at(0);
         succeeded = status == TERN_OK;
         CHECK_MSG(succeeded || (status == TERN_ERR_MEMORY && err.message[0]),
@@ -443,20 +449,19 @@ TEST(engine_says_so_when_scores_are_not_numbers) {
         tern_error err = {0};
         tern_sampling greedy = {0}, usual = {.temperature = 1, .top_k = 0, .seed = 1};
         tern_generate_params p = {.max_tokens = 3, .ignore_end = true};
-        double logprob[N_PROMPT];
+        tern_target_score scores[N_PROMPT];
         if (!open_both(&o, path, &(tern_model_desc){.n_threads = 1, .head = heads[i % 2]},
                        &(tern_session_desc){.speculation = {.lookup = true}}))
             continue;
         for (int sampled = 0; sampled < 2; sampled++) {
             p.sampling = sampled ? &usual : &greedy;
-            check_refused(
-                tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), &err,
-                tensor);
+            check_refused(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, &err), &err,
+                          tensor);
         }
         tern_session_reset(o.session);
         check_refused(
-            tern_session_logprobs(o.session, prompt, N_PROMPT - 1, prompt + 1, logprob, NULL, &err),
-            &err, "logprobs");
+            tern_session_logprobs(o.session, prompt, N_PROMPT - 1, prompt + 1, scores, &err), &err,
+            "logprobs");
         close_both(&o);
     }
 }
@@ -563,17 +568,16 @@ TEST(engine_tells_how_likely_each_token_was) {
                                   .max_tokens = 24,
                                   .logprobs = true,
                                   .n_top_logprobs = k / 4 * 5};
-        REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
+        REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, &err), err);
         const int32_t *said = tern_session_generated(o.session, &n);
         const tern_token_logprob *rows = tern_session_token_logprobs(o.session, &n_rows, &n_each);
         REQUIRE(rows && n_rows == n && n_each == 1 + (size_t)(k / 4 * 5));
         check_rows(o.model, said, n, rows, n_each);
         p.logprobs = false;
-        REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err), err);
+        REQUIRE_OK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, &err), err);
         CHECK(!tern_session_token_logprobs(o.session, &n_rows, &n_each) && n_rows + n_each == 0);
         p.n_top_logprobs = TERN_TOP_LOGPROBS_MAX + 1;
-        CHECK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err) ==
-              TERN_ERR_ARGUMENT);
+        CHECK(tern_generate_ids(o.session, prompt, N_PROMPT, &p, NULL, &err) == TERN_ERR_ARGUMENT);
         close_both(&o);
     }
 }

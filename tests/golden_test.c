@@ -61,7 +61,7 @@ static void check_text(const char *golden, tern_session *s, const int32_t *ids, 
         .sampling = &sampling, .max_tokens = (int)(n_certain - n_prompt), .ignore_end = true};
     size_t n;
     if (n_certain <= n_prompt) return;
-    REQUIRE_OK(tern_generate_ids(s, ids, n_prompt, &params, NULL, NULL, NULL, &err), err);
+    REQUIRE_OK(tern_generate_ids(s, ids, n_prompt, &params, NULL, &err), err);
     const int32_t *generated = tern_session_generated(s, &n);
     for (size_t i = 0; i < n_certain - n_prompt; i++) {
         bool same = i < n && generated[i] == ids[n_prompt + i];

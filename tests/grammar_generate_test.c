@@ -75,10 +75,11 @@ TEST(grammar_answers_are_what_the_grammar_says) {
             const tern_generate_params params = {.sampling = &sampling,
                                                  .max_tokens = 120,
                                                  .grammar = g,
-                                                 .ignore_end = seed % 5 == 0};
+                                                 .ignore_end = seed % 5 == 0,
+                                                 .on_text = collect,
+                                                 .user = &text};
             tern_session_reset(session);
-            tern_status status =
-                tern_generate(session, "Once upon a time", &params, collect, &text, &stats, &err);
+            tern_status status = tern_generate(session, "Once upon a time", &params, &stats, &err);
             CHECK_MSG(status == TERN_OK, "%s", err.message);
             check_answer(g, &text, stats.reason);
             n_ended += stats.reason == TERN_STOP_END;
@@ -113,11 +114,14 @@ TEST(grammar_answers_are_the_same_from_all_scores_and_from_those_of_tokens_that_
             REQUIRE_OK(tern_grammar_open(&g, model, &of, &err), err);
             const tern_sampling sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 3};
             for (int all = 0; all < 2; all++) {
-                const tern_generate_params params = {
-                    .sampling = &sampling, .max_tokens = 40, .grammar = g, .logprobs = all == 1};
+                const tern_generate_params params = {.sampling = &sampling,
+                                                     .max_tokens = 40,
+                                                     .grammar = g,
+                                                     .logprobs = all == 1,
+                                                     .on_text = collect,
+                                                     .user = &texts[all]};
                 tern_session_reset(session);
-                CHECK(tern_generate(session, "Once upon a time", &params, collect, &texts[all],
-                                    NULL, &err) == TERN_OK);
+                CHECK(tern_generate(session, "Once upon a time", &params, NULL, &err) == TERN_OK);
             }
             CHECK_MSG(strcmp(tern_strbuf_text(&texts[0]), tern_strbuf_text(&texts[1])) == 0,
                       "head %d: '%s' and '%s'", (int)heads[h], tern_strbuf_text(&texts[0]),
@@ -143,11 +147,12 @@ static void generate(tern_model *model, tern_grammar *g, const tern_speculation 
     tern_session *session;
     const tern_session_desc desc = {.speculation = *speculation};
     const tern_sampling sampling = {.temperature = 0.9f, .seed = 7};
-    const tern_generate_params params = {.sampling = &sampling, .max_tokens = 80, .grammar = g};
+    const tern_generate_params params = {
+        .sampling = &sampling, .max_tokens = 80, .grammar = g, .on_text = collect, .user = text};
     REQUIRE_OK(tern_session_open(&session, model, &desc, &err), err);
     tern_generate_stats stats = {0};
-    tern_status status = tern_generate(session, "Once upon a time there was a cat and a dog",
-                                       &params, collect, text, &stats, &err);
+    tern_status status =
+        tern_generate(session, "Once upon a time there was a cat and a dog", &params, &stats, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     tern_session_close(session);
 }
@@ -199,13 +204,11 @@ TEST(grammar_answers_in_a_group_are_those_alone) {
     tern_session *sessions[N] = {0};
     tern_grammar *all[N_GRAMMARS] = {0};
     one_of_many outs[N] = {0};
-    int32_t ids[64];
-    size_t n_ids = 0, n_running = 1;
+    tern_ids ids = {(int32_t[64]){0}, 64, 0};
+    size_t n_running = 1;
     REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
     REQUIRE_OK(tern_group_open(&group, model, NULL, &err), err);
-    REQUIRE_OK(
-        tern_tokenize(model, "Once upon a time", 16, TERN_TOKENIZE_BOS, ids, 64, &n_ids, &err),
-        err);
+    REQUIRE_OK(tern_tokenize(model, "Once upon a time", 16, TERN_TOKENIZE_BOS, &ids, &err), err);
     const tern_sampling sampling = {.temperature = 0.9f, .seed = 11};
     tern_generate_params params = {.sampling = &sampling, .max_tokens = 60};
     for (int i = 0; i < N; i++) {
@@ -213,9 +216,10 @@ TEST(grammar_answers_in_a_group_are_those_alone) {
         if (!all[k]) all[k] = open_one(model, k);
         params.grammar = i == 3 ? NULL : all[k];
         REQUIRE_OK(tern_session_open(&sessions[i], model, NULL, &err), err);
-        REQUIRE_OK(tern_group_add(group, sessions[i], ids, n_ids, &params, collect_many, on_end,
-                                  &outs[i], &err),
-                   err);
+        params.on_text = collect_many;
+        params.on_end = on_end;
+        params.user = &outs[i];
+        REQUIRE_OK(tern_group_add(group, sessions[i], ids.ids, ids.n, &params, &err), err);
     }
     while (n_running > 0 && tern_group_step(group, &n_running, &err) == TERN_OK) {
     }
@@ -225,8 +229,9 @@ TEST(grammar_answers_in_a_group_are_those_alone) {
         params.grammar = i == 3 ? NULL : all[i % N_GRAMMARS];
         CHECK(outs[i].ended);
         tern_session_reset(sessions[i]);
-        CHECK(tern_generate_ids(sessions[i], ids, n_ids, &params, collect, &alone, &stats, &err) ==
-              TERN_OK);
+        params.on_text = collect;
+        params.user = &alone;
+        CHECK(tern_generate_ids(sessions[i], ids.ids, ids.n, &params, &stats, &err) == TERN_OK);
         CHECK_MSG(strcmp(tern_strbuf_text(&alone), tern_strbuf_text(&outs[i].text)) == 0,
                   "%d: '%s' alone, '%s' in a group", i, tern_strbuf_text(&alone),
                   tern_strbuf_text(&outs[i].text));
@@ -255,8 +260,9 @@ TEST(grammar_text_without_a_choice_takes_no_steps) {
     REQUIRE_OK(tern_session_open(&session, model, NULL, &err), err);
     const tern_grammar_desc desc = {.kind = TERN_GRAMMAR_REGEX, .text = pattern.ptr};
     REQUIRE_OK(tern_grammar_open(&g, model, &desc, &err), err);
-    const tern_generate_params params = {.max_tokens = 100, .grammar = g};
-    REQUIRE_OK(tern_generate(session, "Well,", &params, collect, &text, &stats, &err), err);
+    const tern_generate_params params = {
+        .max_tokens = 100, .grammar = g, .on_text = collect, .user = &text};
+    REQUIRE_OK(tern_generate(session, "Well,", &params, &stats, &err), err);
     CHECK_MSG(strstr(tern_strbuf_text(&text), literal) != NULL, "%s", tern_strbuf_text(&text));
     CHECK_MSG(stats.reason == TERN_STOP_END && stats.draft.n_steps + 8 < stats.n_generated,
               "%zu steps for %zu tokens", stats.draft.n_steps, stats.n_generated);
@@ -272,7 +278,7 @@ TEST(grammar_text_without_a_choice_takes_no_steps) {
     // With likelihoods every token is asked for.
     const tern_generate_params slow = {.max_tokens = 100, .grammar = g, .logprobs = true};
     tern_session_reset(session);
-    REQUIRE_OK(tern_generate(session, "Well,", &slow, NULL, NULL, &stats, &err), err);
+    REQUIRE_OK(tern_generate(session, "Well,", &slow, &stats, &err), err);
     CHECK(stats.draft.n_steps + 1 >= stats.n_generated);
     tern_grammar_close(g);
     tern_strbuf_free(&text);
@@ -295,18 +301,18 @@ TEST(grammar_masks_and_refusals_of_the_public_functions) {
     REQUIRE_OK(tern_grammar_open(&g, model, &desc, &err), err);
     tern_model_info info;
     tern_model_get_info(model, &info);
-    size_t n_words = ((size_t)info.n_vocab + 63) / 64, n_allowed = 0, n_possible = 9;
+    size_t n_words = ((size_t)info.n_vocab + 63) / 64, n_possible = 9;
     uint64_t *bits = calloc(n_words, sizeof *bits);
     bool accepted = true;
-    CHECK(tern_grammar_mask(g, "yes", 3, bits, n_words, &n_allowed, &err) == TERN_OK);
-    CHECK(n_allowed > 0 && bits[info.eos_id / 64] >> (info.eos_id % 64) & 1);
-    CHECK(tern_grammar_mask(g, "maybe", 5, bits, n_words, &n_allowed, &err) == TERN_OK);
-    CHECK(n_allowed == 0);
-    CHECK(tern_grammar_mask(g, "", 0, bits, n_words - 1, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_grammar_mask(g, "yes", 3, bits, n_words, &err) == TERN_OK);
+    CHECK(bits[info.eos_id / 64] >> (info.eos_id % 64) & 1);
+    CHECK(tern_grammar_mask(g, "maybe", 5, bits, n_words, &err) == TERN_OK);
+    for (size_t i = 0; i < n_words; i++) CHECK(bits[i] == 0);
+    CHECK(tern_grammar_mask(g, "", 0, bits, n_words - 1, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_grammar_check(g, "no!", 3, &n_possible, &accepted, &err) == TERN_OK);
     CHECK(n_possible == 2 && !accepted);
     const tern_generate_params params = {.grammar = g};
-    CHECK(tern_generate(session, "Well,", &params, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_generate(session, "Well,", &params, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "another model") != NULL);
     const tern_grammar_desc wrong = {.kind = TERN_GRAMMAR_REGEX, .text = "(a"};
     tern_grammar *none = g;

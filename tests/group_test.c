@@ -153,8 +153,9 @@ static void check_alone(tern_model *m, const tern_session_desc *desc, const answ
     tern_session *s = open_session(m, desc);
     alone.n_text = 0;
     alone.n_calls = 0;
-    alone.status = tern_generate_ids(s, a->prompt, a->n_prompt, &a->params, on_text, &alone,
-                                     &alone.stats, &err);
+    alone.params.on_text = on_text;
+    alone.params.user = &alone;
+    alone.status = tern_generate_ids(s, a->prompt, a->n_prompt, &alone.params, &alone.stats, &err);
     keep(&alone, s);
     bool same = alone.status == a->status && alone.n == a->n && alone.n_text == a->n_text &&
                 memcmp(alone.ids, a->ids, a->n * sizeof *a->ids) == 0 &&
@@ -170,8 +171,10 @@ static void check_alone(tern_model *m, const tern_session_desc *desc, const answ
 
 static bool add(tern_group *g, answer *a) {
     tern_error err = {0};
-    tern_status status =
-        tern_group_add(g, a->session, a->prompt, a->n_prompt, &a->params, on_text, on_end, a, &err);
+    a->params.on_text = on_text;
+    a->params.on_end = on_end;
+    a->params.user = a;
+    tern_status status = tern_group_add(g, a->session, a->prompt, a->n_prompt, &a->params, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return status == TERN_OK;
 }
@@ -465,8 +468,9 @@ TEST(group_speculation_keeps_the_text_of_every_family) {
             for (int t = 0; t < 6; t++) { // in one session, with what it knows from before
                 static answer a;
                 make(&a, &random, n_vocab);
-                a.status = tern_generate_ids(s, a.prompt, a.n_prompt, &a.params, on_text, &a,
-                                             &a.stats, &err);
+                a.params.on_text = on_text;
+                a.params.user = &a;
+                a.status = tern_generate_ids(s, a.prompt, a.n_prompt, &a.params, &a.stats, &err);
                 keep(&a, s);
                 a.n_ends = 1;
                 n_accepted += a.stats.draft.n_accepted;
@@ -492,8 +496,10 @@ static answer *begin_long(tern_group *g, tern_model *m, answer *a, size_t n_prom
     int32_t ids[400];
     tern_error err = {0};
     for (size_t i = 0; i < n_prompt; i++) ids[i] = (int32_t)((i * 7 + (size_t)n) % 200);
-    tern_status status =
-        tern_group_add(g, a->session, ids, n_prompt, &a->params, on_text, on_end, a, &err);
+    a->params.on_text = on_text;
+    a->params.on_end = on_end;
+    a->params.user = a;
+    tern_status status = tern_group_add(g, a->session, ids, n_prompt, &a->params, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return a;
 }
@@ -552,9 +558,10 @@ static void add_again(void *user, tern_session *s, const tern_generate_stats *st
     (void)stats;
     d->n_ended++;
     if (err->status != TERN_OK) d->err = *err;
+    a->params.on_end = add_again;
+    a->params.user = a;
     if (d->n_added++ < 20)
-        tern_group_add(d->group, s, a->prompt, a->n_prompt, &a->params, NULL, add_again, a,
-                       &d->err);
+        tern_group_add(d->group, s, a->prompt, a->n_prompt, &a->params, &d->err);
     else
         tern_session_close(s);
 }
@@ -576,8 +583,7 @@ static bool meddle(void *user, const char *text, size_t n) {
     CHECK(tern_group_begin(d->group, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_group_poll(d->group, &done, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_session_sync(d->answers[0].session, NULL, 0, NULL, &err) == TERN_ERR_ARGUMENT);
-    CHECK(tern_generate(d->answers[0].session, "the", NULL, NULL, NULL, NULL, &err) ==
-          TERN_ERR_ARGUMENT);
+    CHECK(tern_generate(d->answers[0].session, "the", NULL, NULL, &err) == TERN_ERR_ARGUMENT);
     return d->n_added++ == 0; // the second time this one ends, too
 }
 
@@ -590,9 +596,10 @@ TEST(group_callbacks_may_add_cancel_and_close) {
     for (int i = 0; i < 4; i++) {
         make(&d->answers[i], &random, TINY_N_VOCAB);
         tern_error err = {0};
+        d->answers[i].params.on_end = add_again;
+        d->answers[i].params.user = &d->answers[i];
         REQUIRE_OK(tern_group_add(d->group, open_session(m, NULL), d->answers[i].prompt,
-                                  d->answers[i].n_prompt, &d->answers[i].params, NULL, add_again,
-                                  &d->answers[i], &err),
+                                  d->answers[i].n_prompt, &d->answers[i].params, &err),
                    err);
     }
     while (step(d->group) > 0) {
@@ -606,8 +613,11 @@ TEST(group_callbacks_may_add_cancel_and_close) {
         a->params =
             (tern_generate_params){.sampling = &samplings[0], .max_tokens = 30, .ignore_end = true};
         a->session = open_session(m, NULL);
-        REQUIRE(tern_group_add(d->group, a->session, a->prompt, a->n_prompt, &a->params,
-                               i ? on_text : meddle, on_end, a, &d->err) == TERN_OK);
+        a->params.on_text = i ? on_text : meddle;
+        a->params.on_end = on_end;
+        a->params.user = a;
+        REQUIRE(tern_group_add(d->group, a->session, a->prompt, a->n_prompt, &a->params, &d->err) ==
+                TERN_OK);
     }
     while (step(d->group) > 0) {
     }
@@ -792,15 +802,14 @@ static tern_session *make_idle(tern_model *m, tern_group *g, int way, uint32_t *
     for (int t = 0; t < N_IDLE_TOKENS; t++) prompt[t] = (int32_t)draw(random, 40);
     if (way == 7) { // it held much more before
         params.max_tokens = 0;
-        status = tern_generate_ids(s, prompt, n, &params, NULL, NULL, NULL, NULL);
+        status = tern_generate_ids(s, prompt, n, &params, NULL, NULL);
         params.max_tokens = 1;
         n = N_IDLE_TOKENS;
     }
     if (way % 2) {
-        if (status == TERN_OK)
-            status = tern_generate_ids(s, prompt, n, &params, NULL, NULL, NULL, NULL);
+        if (status == TERN_OK) status = tern_generate_ids(s, prompt, n, &params, NULL, NULL);
     } else {
-        status = tern_group_add(g, s, prompt, n, &params, NULL, NULL, NULL, NULL);
+        status = tern_group_add(g, s, prompt, n, &params, NULL);
         while (step(g) > 0) {
         }
     }
@@ -860,9 +869,10 @@ TEST(group_forks_share_a_front) {
         CHECK(tern_session_n_tokens(a[i].session) == 96);
         memcpy(prompt, front, sizeof front);
         for (int t = 96; t < 100; t++) prompt[t] = (int32_t)draw(&random, 200);
-        REQUIRE_OK(tern_group_add(g, a[i].session, prompt, 100, &a[i].params, on_text, on_end,
-                                  &a[i], &err),
-                   err);
+        a[i].params.on_text = on_text;
+        a[i].params.on_end = on_end;
+        a[i].params.user = &a[i];
+        REQUIRE_OK(tern_group_add(g, a[i].session, prompt, 100, &a[i].params, &err), err);
         memcpy(a[i].prompt, prompt + 60, 40 * sizeof *prompt); // for comparing: see below
     }
     while (step(g) > 0) {
@@ -876,7 +886,7 @@ TEST(group_forks_share_a_front) {
         memcpy(prompt, front, 60 * sizeof *front);
         memcpy(prompt + 60, a[i].prompt, 40 * sizeof *prompt);
         tern_session *s = open_session(m, &desc);
-        REQUIRE_OK(tern_generate_ids(s, prompt, 100, &a[i].params, NULL, NULL, NULL, &err), err);
+        REQUIRE_OK(tern_generate_ids(s, prompt, 100, &a[i].params, NULL, &err), err);
         keep(&fresh, s);
         CHECK(fresh.n == a[i].n && !memcmp(fresh.ids, a[i].ids, fresh.n * sizeof *fresh.ids));
         tern_session_close(s);
@@ -908,9 +918,12 @@ TEST(group_survives_failing_allocations) {
             a[i].params.max_tokens = N_ANSWER;
             a[i].session = NULL;
             if (status == TERN_OK) status = tern_session_open(&a[i].session, m, NULL, &err);
+            a[i].params.on_text = on_text;
+            a[i].params.on_end = on_end;
+            a[i].params.user = &a[i];
             if (status == TERN_OK)
-                status = tern_group_add(g, a[i].session, a[i].prompt, a[i].n_prompt, &a[i].params,
-                                        on_text, on_end, &a[i], &err);
+                status =
+                    tern_group_add(g, a[i].session, a[i].prompt, a[i].n_prompt, &a[i].params, &err);
             was_added[i] = status == TERN_OK;
         }
         succeeded = status == TERN_OK;
@@ -951,7 +964,7 @@ TEST(group_refuses_what_cannot_be) {
     tern_session *s = open_session(m, &(tern_session_desc){.n_context = 8}),
                  *foreign = open_session(other, NULL),
                  *profiled = open_session(m, &(tern_session_desc){.profile = true});
-#define ADD(session, ids, n) tern_group_add(g, session, ids, n, NULL, NULL, NULL, NULL, &err)
+#define ADD(session, ids, n) tern_group_add(g, session, ids, n, NULL, &err)
     CHECK(ADD(foreign, ids, 2) == TERN_ERR_ARGUMENT && strstr(err.message, "another model"));
     CHECK(ADD(profiled, ids, 2) == TERN_ERR_ARGUMENT && strstr(err.message, "profile"));
     CHECK(ADD(s, ids, 3) == TERN_ERR_ARGUMENT && ADD(s, ids, 0) == TERN_ERR_ARGUMENT);

@@ -251,7 +251,7 @@ static void check_greedy(const oracle *o, tern_session *s, const int32_t *ids) {
     const tern_generate_params params = {
         .sampling = &greedy, .max_tokens = (int32_t)n_want, .ignore_end = true};
     tern_error err = {0};
-    CHECK_MSG(tern_generate_ids(s, ids, o->n_ids, &params, NULL, NULL, NULL, &err) == TERN_OK, "%s",
+    CHECK_MSG(tern_generate_ids(s, ids, o->n_ids, &params, NULL, &err) == TERN_OK, "%s",
               err.message);
     const int32_t *said = tern_session_generated(s, &n);
     CHECK_MSG(want && n == n_want && memcmp(said, want + o->n_ids, n * sizeof *said) == 0,
@@ -283,8 +283,7 @@ void image_say(tern_session *s, const int32_t *ids, size_t n, int32_t said[10], 
     tern_generate_stats stats = {0};
     tern_error err = {0};
     size_t n_said = 0;
-    CHECK_MSG(tern_generate_ids(s, ids, n, &params, NULL, NULL, &stats, &err) == TERN_OK, "%s",
-              err.message);
+    CHECK_MSG(tern_generate_ids(s, ids, n, &params, &stats, &err) == TERN_OK, "%s", err.message);
     const int32_t *list = tern_session_generated(s, &n_said);
     CHECK(n_said == 10);
     if (n_said == 10) memcpy(said, list, 10 * sizeof *said);

@@ -119,7 +119,7 @@ TEST(imatrix_has_the_sums_of_what_goes_into_each_matrix) {
         tern_imatrix_desc d = {.window = WINDOW, .ids = ids, .n_ids = N_IDS};
         size_t n_matrices = 0;
         REQUIRE_OK(tern_model_open(&model, models[k], NULL, &err), err);
-        REQUIRE_OK(tern_imatrix(model, NULL, 0, out, &d, &stats, &err), err);
+        REQUIRE_OK(tern_imatrix(model, out, &d, &stats, &err), err);
         CHECK(stats.n_tokens == N_IDS && stats.n_windows == 3 && stats.window == WINDOW);
         REQUIRE_OK(tern_file_open(&f, out, &err), err);
         memset(&r, 0, sizeof r);
@@ -151,8 +151,9 @@ TEST(imatrix_reads_a_text) {
     tiny_model_desc d = {.arch = "llama", .type = TERN_DTYPE_F32, .seed = 91};
     REQUIRE_OK(tiny_model_write(path, &d, &err), err);
     REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
-    tern_imatrix_desc to = {.window = 16, .n_windows = 2, .dataset = "rain.txt"};
-    REQUIRE_OK(tern_imatrix(model, text, strlen(text), out, &to, &stats, &err), err);
+    tern_imatrix_desc to = {
+        .text = text, .n_bytes = strlen(text), .window = 16, .n_windows = 2, .dataset = "rain.txt"};
+    REQUIRE_OK(tern_imatrix(model, out, &to, &stats, &err), err);
     CHECK(stats.n_windows == 2 && stats.n_tokens == 32 && stats.n_matrices == 14);
     REQUIRE_OK(tern_importances_read(&s, out, &err), err);
     const tern_importance *q = tern_importances_find(&s, "blk.0.attn_q.weight");
@@ -160,14 +161,14 @@ TEST(imatrix_reads_a_text) {
     CHECK(q && q->n == 128 && q->means[0] > 0);
     CHECK(!tern_importances_find(&s, "output.weight"));
     tern_importances_free(&s);
-    CHECK(tern_imatrix(model, text, 0, out, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_imatrix(model, out, &(tern_imatrix_desc){0}, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "1 token: expected 2 or more"), "%s", err.message);
     to.window = 1 << 20;
-    CHECK(tern_imatrix(model, text, 10, out, &to, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_imatrix(model, out, &to, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "the model's context"), "%s", err.message);
     const int32_t wrong[] = {3, 1 << 20};
     to = (tern_imatrix_desc){.ids = wrong, .n_ids = 2};
-    CHECK(tern_imatrix(model, NULL, 0, out, &to, NULL, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_imatrix(model, out, &to, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "token 1048576 at place 1"), "%s", err.message);
     tern_model_close(model);
 }
@@ -189,7 +190,7 @@ TEST(imatrix_is_stopped_within_a_window) {
     REQUIRE_OK(tiny_model_write(path, &d, &err), err);
     REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
     tern_imatrix_desc to = {.ids = ids, .n_ids = 4, .on_progress = stop_third, .user = &n};
-    CHECK(tern_imatrix(model, NULL, 0, out, &to, NULL, &err) == TERN_ERR_CANCELLED);
+    CHECK(tern_imatrix(model, out, &to, NULL, &err) == TERN_ERR_CANCELLED);
     CHECK_MSG(n == 3, "told %d times", n);
     CHECK(fopen(out, "rb") == NULL);
     tern_model_close(model);
@@ -206,7 +207,7 @@ TEST(imatrix_survives_failing_memory) {
     uint64_t n_failed = 0;
     for (bool done = false; !done && n_failed < 2000; n_failed += !done) {
         tern_mem_fail_at(n_failed + 1);
-        tern_status status = tern_imatrix(model, NULL, 0, out, &d, NULL, &err);
+        tern_status status = tern_imatrix(model, out, &d, NULL, &err);
         tern_mem_fail_at(0);
         done = status == TERN_OK;
         CHECK_MSG(done || status == TERN_ERR_MEMORY, "%s", err.message);

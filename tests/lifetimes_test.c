@@ -6,6 +6,7 @@
 #include "harness.h"
 #include "tern.h"
 #include "tern_agent.h"
+#include "tern_audio.h"
 #include "tern_image.h"
 #include "tiny_model.h"
 
@@ -33,6 +34,14 @@ static tern_session *open_session(tern_model *m) {
 static const tern_sampling greedy = {0};
 static const tern_generate_params few = {.sampling = &greedy, .max_tokens = 30, .ignore_end = true};
 
+static tern_generate_params few_with(tern_text_fn on_text, tern_end_fn on_end, void *user) {
+    tern_generate_params p = few;
+    p.on_text = on_text;
+    p.on_end = on_end;
+    p.user = user;
+    return p;
+}
+
 // ---- Own tokens --------------------------------------------------------------------------------
 
 static int32_t *copy_ids(const int32_t *ids, size_t n) {
@@ -45,12 +54,12 @@ static int32_t *copy_ids(const int32_t *ids, size_t n) {
 static bool go_on(tern_model *m, bool own, int32_t *out, size_t *n_out) {
     tern_error err = {0};
     tern_session *s = open_session(m);
-    bool ok = s && tern_generate_ids(s, prompt, N_PROMPT, &few, NULL, NULL, NULL, &err) == TERN_OK;
+    bool ok = s && tern_generate_ids(s, prompt, N_PROMPT, &few, NULL, &err) == TERN_OK;
     for (int i = 0; ok && i < 4; i++) {
         const int32_t *ids = tern_session_tokens(s);
         size_t n = tern_session_n_tokens(s);
         int32_t *copy = own ? NULL : copy_ids(ids, n);
-        ok = tern_generate_ids(s, own ? ids : copy, n, &few, NULL, NULL, NULL, &err) == TERN_OK;
+        ok = tern_generate_ids(s, own ? ids : copy, n, &few, NULL, &err) == TERN_OK;
         free(copy);
     }
     *n_out = ok ? tern_session_n_tokens(s) : 0;
@@ -81,7 +90,7 @@ TEST(lifetimes_sessions_go_on_from_their_own_tokens) {
 TEST(lifetimes_own_tokens_are_appended_scored_and_cut) {
     enum { N = 100 };
     int32_t ids[N], twice[2 * N];
-    double scores[N], want[N];
+    tern_target_score scores[N], want[N];
     size_t n_reused;
     tern_error err = {0};
     tern_model *m = open_tiny(&(tiny_model_desc){.seed = 7});
@@ -94,7 +103,7 @@ TEST(lifetimes_own_tokens_are_appended_scored_and_cut) {
         CHECK(tern_session_sync(a, ids, N, NULL, &err) == TERN_OK);
         const int32_t *own = tern_session_tokens(a);
         if (how == 0) CHECK(tern_session_logits(a, own, N, logits, &err) == TERN_OK);
-        if (how == 1) CHECK(tern_session_logprobs(a, own, N, own, scores, NULL, &err) == TERN_OK);
+        if (how == 1) CHECK(tern_session_logprobs(a, own, N, own, scores, &err) == TERN_OK);
         if (how == 2) CHECK(tern_session_sync(a, own + 5, N - 5, &n_reused, &err) == TERN_OK);
         size_t n = how == 2 ? N - 5 : 2 * N;
         CHECK(tern_session_n_tokens(a) == n);
@@ -103,8 +112,9 @@ TEST(lifetimes_own_tokens_are_appended_scored_and_cut) {
         a = open_session(m);
     }
     CHECK(tern_session_sync(b, ids, N, NULL, &err) == TERN_OK);
-    CHECK(tern_session_logprobs(b, ids, N, ids, want, NULL, &err) == TERN_OK);
-    CHECK(memcmp(scores, want, sizeof want) == 0);
+    CHECK(tern_session_logprobs(b, ids, N, ids, want, &err) == TERN_OK);
+    for (int i = 0; i < N; i++)
+        CHECK(scores[i].logprob == want[i].logprob && scores[i].best == want[i].best);
     free(logits);
     tern_session_close(a);
     tern_session_close(b);
@@ -123,8 +133,9 @@ static void add_own(void *user, tern_session *s, const tern_generate_stats *stat
     (void)stats;
     CHECK_MSG(why->status == TERN_OK, "%s", why->message);
     if (++a->n_ends == 4) return;
-    CHECK(tern_group_add(a->group, s, tern_session_tokens(s), tern_session_n_tokens(s), &few, NULL,
-                         add_own, a, &err) == TERN_OK);
+    const tern_generate_params p = few_with(NULL, add_own, a);
+    CHECK(tern_group_add(a->group, s, tern_session_tokens(s), tern_session_n_tokens(s), &p, &err) ==
+          TERN_OK);
 }
 
 TEST(lifetimes_groups_copy_a_sessions_own_tokens) {
@@ -135,7 +146,8 @@ TEST(lifetimes_groups_copy_a_sessions_own_tokens) {
     REQUIRE(m);
     tern_session *s = open_session(m);
     REQUIRE_OK(tern_group_open(&a.group, m, NULL, &err), err);
-    REQUIRE_OK(tern_group_add(a.group, s, prompt, N_PROMPT, &few, NULL, add_own, &a, &err), err);
+    const tern_generate_params p = few_with(NULL, add_own, &a);
+    REQUIRE_OK(tern_group_add(a.group, s, prompt, N_PROMPT, &p, &err), err);
     while (n_running > 0) REQUIRE_OK(tern_group_step(a.group, &n_running, &err), err);
     CHECK(a.n_ends == 4 && tern_session_n_tokens(s) == N_PROMPT + 4 * 29);
     tern_group_close(a.group);
@@ -191,8 +203,8 @@ TEST(lifetimes_a_session_closed_in_its_callback_ends_with_the_call) {
     tern_model *m = open_tiny(&(tiny_model_desc){.seed = 11, .readable = true});
     REQUIRE(m);
     c.session = open_session(m);
-    CHECK(tern_generate_ids(c.session, prompt, N_PROMPT, &few, close_mine, &c, &stats, &err) ==
-          TERN_OK);
+    tern_generate_params p = few_with(close_mine, NULL, &c);
+    CHECK(tern_generate_ids(c.session, prompt, N_PROMPT, &p, &stats, &err) == TERN_OK);
     CHECK(stats.reason == TERN_STOP_CALLER && c.n_texts == 1);
 
     size_t n_running = 2;
@@ -200,11 +212,10 @@ TEST(lifetimes_a_session_closed_in_its_callback_ends_with_the_call) {
     d.session = open_session(m);
     d.other = open_session(m);
     REQUIRE_OK(tern_group_open(&d.group, m, NULL, &err), err);
-    REQUIRE_OK(
-        tern_group_add(d.group, d.session, prompt, N_PROMPT, &few, close_mine, count_end, &d, &err),
-        err);
-    REQUIRE_OK(tern_group_add(d.group, d.other, prompt, N_PROMPT, &few, NULL, count_end, &d, &err),
-               err);
+    p = few_with(close_mine, count_end, &d);
+    REQUIRE_OK(tern_group_add(d.group, d.session, prompt, N_PROMPT, &p, &err), err);
+    p.on_text = NULL;
+    REQUIRE_OK(tern_group_add(d.group, d.other, prompt, N_PROMPT, &p, &err), err);
     while (n_running > 0) REQUIRE_OK(tern_group_step(d.group, &n_running, &err), err);
     CHECK(d.n_texts == 1 && d.n_ends == 1); // the closed one's end is not told
     CHECK(tern_session_n_tokens(d.other) == N_PROMPT + 29);
@@ -227,8 +238,7 @@ static void close_group_at_end(void *user, tern_session *s, const tern_generate_
     tern_error refused = {0};
     count_end(user, s, stats, err);
     tern_group_close(c->group);
-    CHECK(tern_group_add(c->group, s, prompt, N_PROMPT, NULL, NULL, NULL, NULL, &refused) ==
-          TERN_ERR_ARGUMENT);
+    CHECK(tern_group_add(c->group, s, prompt, N_PROMPT, NULL, &refused) == TERN_ERR_ARGUMENT);
 }
 
 TEST(lifetimes_a_group_closed_in_a_callback_ends_with_the_step) {
@@ -240,11 +250,10 @@ TEST(lifetimes_a_group_closed_in_a_callback_ends_with_the_step) {
         size_t n_running = 2;
         tern_session *s[2] = {open_session(m), open_session(m)};
         REQUIRE_OK(tern_group_open(&c.group, m, NULL, &err), err);
+        const tern_generate_params p =
+            how % 2 ? few_with(NULL, close_group_at_end, &c) : few_with(close_group, count_end, &c);
         for (int i = 0; i < 2; i++)
-            REQUIRE_OK(tern_group_add(c.group, s[i], prompt, N_PROMPT, &few,
-                                      how % 2 ? NULL : close_group,
-                                      how % 2 ? close_group_at_end : count_end, &c, &err),
-                       err);
+            REQUIRE_OK(tern_group_add(c.group, s[i], prompt, N_PROMPT, &p, &err), err);
         while (n_running > 0 && how < 2)
             REQUIRE_OK(tern_group_step(c.group, &n_running, &err), err);
         while (n_running > 0) { // in pieces
@@ -266,9 +275,8 @@ TEST(lifetimes_a_group_closed_by_the_end_of_a_cancelled_session) {
     REQUIRE(m);
     tern_session *s = open_session(m);
     REQUIRE_OK(tern_group_open(&c.group, m, NULL, &err), err);
-    REQUIRE_OK(
-        tern_group_add(c.group, s, prompt, N_PROMPT, &few, NULL, close_group_at_end, &c, &err),
-        err);
+    const tern_generate_params p = few_with(NULL, close_group_at_end, &c);
+    REQUIRE_OK(tern_group_add(c.group, s, prompt, N_PROMPT, &p, &err), err);
     tern_session_cancel(s);
     REQUIRE_OK(tern_session_sync(s, prompt, N_PROMPT, NULL, &err), err);
     CHECK(c.n_ends == 1);
@@ -333,20 +341,74 @@ TEST(lifetimes_what_was_opened_with_a_model_outlives_it) {
     bool answers = tern_answer_open(&answer, m, NULL, NULL, &err) == TERN_OK;
     tern_generate_params bound = few;
     bound.grammar = grammar;
-    CHECK(tern_generate_ids(s, prompt, N_PROMPT, &few, close_model, m, NULL, &err) == TERN_OK);
+    const tern_generate_params p = few_with(close_model, NULL, m);
+    CHECK(tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err) == TERN_OK);
     CHECK(tern_session_n_tokens(s) == N_PROMPT + 29);
-    REQUIRE_OK(tern_group_add(group, t, prompt, N_PROMPT, &bound, NULL, NULL, NULL, &err), err);
+    REQUIRE_OK(tern_group_add(group, t, prompt, N_PROMPT, &bound, &err), err);
     tern_grammar_close(grammar); // the answer still needs it
     for (size_t n_running = 1; n_running > 0;)
         REQUIRE_OK(tern_group_step(group, &n_running, &err), err);
     CHECK(tern_session_fork(&fork, s, 5, &err) == TERN_OK);
     tern_session_close(s);
-    CHECK(tern_generate_ids(fork, prompt, N_PROMPT, &few, NULL, NULL, NULL, &err) == TERN_OK);
+    CHECK(tern_generate_ids(fork, prompt, N_PROMPT, &few, NULL, &err) == TERN_OK);
     tern_session_close(fork);
     tern_group_close(group);
     tern_session_close(t);
     CHECK(answers == (answer != NULL));
     tern_answer_close(answer); // the last one
+}
+
+static tern_model *open_oracle(const char *name) {
+    char path[100];
+    tern_error err = {0};
+    tern_model *m = NULL;
+    snprintf(path, sizeof path, "tests/oracles/%s", name);
+    test_check(tern_model_open(&m, path, NULL, &err) == TERN_OK, __FILE__, __LINE__, "%s",
+               err.message);
+    return m;
+}
+
+// Seen to crash: with a codec's stream that does not hold its model.
+TEST(lifetimes_sounds_and_images_outlive_their_models) {
+    static const int32_t text[] = {1, 17, 5, 30, 22}, codes[] = {0, 1, 2, 3};
+    static const float silence[16000];
+    const tern_speak_params speak = {
+        .ids = text, .n_ids = 5, .seed = 3, .seconds_max = 9 * 6 / 22050.0};
+    tern_error err = {0};
+    tern_speech *speech = NULL;
+    tern_codec_stream *stream = NULL;
+    tern_transcriber *transcriber = NULL;
+    tern_image_tokens *tokens = NULL;
+    tern_image image;
+    tern_model *m = open_oracle("kani"), *codec = open_oracle("nanocodec");
+    REQUIRE(m && codec);
+    REQUIRE_OK(tern_speech_open(&speech, m, codec, NULL, &speak, &err), err);
+    REQUIRE_OK(tern_codec_open(&stream, codec, &err), err);
+    tern_model_close(m);
+    tern_model_close(codec);
+    const float *samples;
+    size_t n, n_all = 0;
+    for (bool done = false; !done; n_all += n)
+        REQUIRE_OK(tern_speech_next(speech, &samples, &n, &done, &err), err);
+    CHECK(n_all > 0);
+    tern_speech_close(speech);
+    CHECK(tern_codec_decode(stream, codes, 1, &samples, &n, &err) == TERN_OK && n > 0);
+    tern_codec_close(stream);
+
+    REQUIRE((m = open_oracle("moonshine")));
+    REQUIRE_OK(tern_transcriber_open(&transcriber, m, NULL, &err), err);
+    tern_model_close(m);
+    CHECK(tern_transcriber_feed(transcriber, silence, 16000, &err) == TERN_OK);
+    CHECK(tern_transcriber_end(transcriber, &err) == TERN_OK);
+    tern_transcriber_close(transcriber);
+
+    REQUIRE((m = open_oracle("qwen35_sees")));
+    REQUIRE_OK(tern_image_create(&image, 64, 64, &err), err);
+    REQUIRE_OK(tern_image_tokens_open(&tokens, m, &image, 1, NULL, &err), err);
+    tern_model_close(m);
+    tern_image_close(&image);
+    CHECK(tern_image_tokens_ids(tokens, &n) != NULL && n > 0);
+    tern_image_tokens_close(tokens);
 }
 
 static int32_t draft_nothing(void *user, const int32_t *ids, size_t n_ids, int32_t *draft,
@@ -372,7 +434,7 @@ TEST(lifetimes_drafters_keep_what_they_draft_from) {
     tern_chains_close(chains);
     tern_model_close(small);
     tern_model_close(m);
-    CHECK(tern_generate_ids(s, prompt, N_PROMPT, &few, NULL, NULL, NULL, &err) == TERN_OK);
+    CHECK(tern_generate_ids(s, prompt, N_PROMPT, &few, NULL, &err) == TERN_OK);
     tern_session_close(s);
 }
 

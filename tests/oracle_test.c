@@ -104,7 +104,7 @@ static void check_text(const char *name, tern_session *s, const int32_t *greedy,
         .sampling = &sampling, .max_tokens = (int)(n_greedy - n_prompt), .ignore_end = true};
     for (int round = 0; round < 2; round++) { // the second time with nothing in the cache
         tern_session_reset(s);
-        REQUIRE_OK(tern_generate_ids(s, greedy, n_prompt, &params, NULL, NULL, NULL, &err), err);
+        REQUIRE_OK(tern_generate_ids(s, greedy, n_prompt, &params, NULL, &err), err);
         const int32_t *ids = tern_session_generated(s, &n);
         CHECK_MSG(n == n_greedy - n_prompt && memcmp(ids, greedy + n_prompt, n * sizeof *ids) == 0,
                   "%s: another greedy text", name);

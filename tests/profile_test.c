@@ -14,7 +14,7 @@ static bool generate(tern_model *m, bool profile, tern_session **s, int32_t *tex
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
     size_t n = 0;
     bool ok = tern_session_open(s, m, &sd, &err) == TERN_OK &&
-              tern_generate_ids(*s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err) == TERN_OK;
+              tern_generate_ids(*s, prompt, N_PROMPT, &p, NULL, &err) == TERN_OK;
     test_check(ok, __FILE__, __LINE__, "%s", err.message);
     const int32_t *ids = ok ? tern_session_generated(*s, &n) : NULL;
     if (n != N_TEXT) return false;

@@ -111,13 +111,14 @@ TEST(saved_sessions_end_where_the_timeline_does) {
         tern_error err = {0};
         size_t n;
         int32_t ids[N_IDS];
+        tern_ids there = {ids, N_IDS, 0};
         const char *path = test_tmp("front.session");
         if (!open_family(&a, &families[i]) || !grow(&a, 120)) return;
         REQUIRE_OK(tern_session_sync(a.session, a.ids, 100, NULL, &err), err);
         REQUIRE_OK(tern_session_save(a.session, path, &err), err);
         if (!open_family(&b, &families[i])) return;
-        REQUIRE_OK(tern_session_peek(b.session, path, ids, N_IDS, &n, &err), err);
-        CHECK(n == 100 && !memcmp(ids, a.ids, 100 * sizeof *ids));
+        REQUIRE_OK(tern_session_peek(b.session, path, &there, &err), err);
+        CHECK(there.n == 100 && !memcmp(ids, a.ids, 100 * sizeof *ids));
         REQUIRE_OK(tern_session_load(b.session, path, &err), err);
         CHECK(tern_session_n_tokens(b.session) == 100);
         CHECK_MSG(scores(&a, a.session, 100, 130, &n) == scores(&b, b.session, 100, 130, &n),

@@ -51,13 +51,13 @@ TEST(webgpu_lfm2vl_sees_images_as_numpy_does) { image_check(LFM2, LFM2, true, fa
 // computing it; another image of the same size is another prompt; images that nobody knows and
 // places that do not fit are refused.
 static size_t prompt_of(tern_model *m, tern_image_tokens *image, int32_t *ids) {
-    static const int32_t text[] = {259, 261, 260, 'W', 'h', 'a', 't',
-                                   ' ', 'i', 's', ' ', 'i', 't', '?'};
-    size_t n = 0;
+    static int32_t text[] = {259, 261, 260, 'W', 'h', 'a', 't', ' ', 'i', 's', ' ', 'i', 't', '?'};
+    const tern_ids prompt = {text, 14, 14};
+    tern_ids out = {ids, 64, 0};
     tern_error err = {0};
-    tern_status status = tern_image_tokens_place(m, text, 14, &image, 1, ids, 64, &n, &err);
+    tern_status status = tern_image_tokens_place(m, &prompt, &image, 1, &out, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
-    return n;
+    return out.n;
 }
 
 static void check_prompts(const char *folder) {
@@ -102,10 +102,12 @@ static void check_prompts(const char *folder) {
     CHECK(memcmp(said, want, sizeof said) != 0 && n_reused <= 1);
     CHECK(tern_session_sync(s, &unknown, 1, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "of an image that the model does not know"));
-    CHECK(tern_image_tokens_place(m, said, 10, &another, 1, ids, 64, &n, &err) ==
-          TERN_ERR_ARGUMENT);
-    CHECK(tern_image_tokens_place(m, ids, 2, NULL, 0, ids + 10, 1, &n, &err) ==
-          TERN_ERR_CONTEXT_FULL);
+    const tern_ids no_place = {said, 10, 10}, two = {ids, 2, 2};
+    tern_ids out = {ids, 64, 9}, small = {&unknown, 1, 0};
+    CHECK(tern_image_tokens_place(m, &no_place, &another, 1, &out, &err) == TERN_ERR_ARGUMENT);
+    CHECK(out.n == 0);
+    CHECK(tern_image_tokens_place(m, &two, NULL, 0, &small, &err) == TERN_OK);
+    CHECK(small.n == 2 && unknown == ids[0]);
     tern_image_tokens_close(another);
     tern_session_close(fork);
     tern_session_close(s);
@@ -231,8 +233,10 @@ TEST(images_in_groups_are_those_of_each_text) {
     for (int k = 0; k < 3; k++) {
         for (int i = 0; i < 20; i++) text[i] = 50 + (i + 3) * (k + 7) % 90;
         for (int i = 0; i < k; i++) text[5 + 9 * i] = 261;
-        REQUIRE_OK(tern_image_tokens_place(m, text, 20, both, (size_t)k, ids[k], 128, &n[k], &err),
-                   err);
+        tern_ids all = {ids[k], 128, 20}; // in place
+        memcpy(ids[k], text, 20 * sizeof *text);
+        REQUIRE_OK(tern_image_tokens_place(m, &all, both, (size_t)k, &all, &err), err);
+        n[k] = all.n;
         REQUIRE_OK(tern_session_open(&sessions[k], m, NULL, &err), err);
     }
     const tern_group_desc desc = {.n_piece = 4};
@@ -240,8 +244,7 @@ TEST(images_in_groups_are_those_of_each_text) {
     const tern_generate_params params = {.sampling = &greedy, .max_tokens = 10, .ignore_end = true};
     REQUIRE_OK(tern_group_open(&g, m, &desc, &err), err);
     for (int k = 0; k < 3; k++)
-        REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL, &err),
-                   err);
+        REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, &err), err);
     while (n_running > 0) REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
     REQUIRE_OK(tern_session_open(&alone, m, NULL, &err), err);
     for (int k = 0; k < 3; k++) {
@@ -498,24 +501,21 @@ TEST(webgpu_qwen35_sees_videos_as_transformers_does) {
 static void check_images(const tern_model *m, const tern_chat *talk, const char *text,
                          int32_t n_context, size_t n_dropped) {
     tern_error err = {0};
-    int32_t want[256], got[256], plain[256];
+    int32_t room[3][256];
+    tern_ids want = {room[0], 256, 0}, got = {room[1], 256, 0}, plain = {room[2], 256, 0};
     tern_image_tokens *images[8];
-    size_t n_messages, n_images = 0, n_want = 0, n_got = 0, n_plain = 0, gone = 0;
+    size_t n_messages, n_images = 0, gone = 0;
+    const tern_chat_limits limits = {.n_context = n_context, .n_answer = 1, .n_dropped = &gone};
     const tern_message *messages = tern_chat_messages(talk, &n_messages);
     for (size_t i = n_dropped; i < n_messages; i++)
         for (size_t k = 0; k < messages[i].n_images; k++)
             images[n_images++] = messages[i].images[k];
-    REQUIRE_OK(
-        tern_tokenize(m, text, strlen(text), TERN_TOKENIZE_SPECIAL, plain, 256, &n_plain, &err),
-        err);
-    REQUIRE_OK(
-        tern_image_tokens_place(m, plain, n_plain, images, n_images, want, 256, &n_want, &err),
-        err);
-    REQUIRE_OK(
-        tern_chat_tokens(m, messages, n_messages, n_context, 1, got, 256, &n_got, &gone, &err),
-        err);
-    CHECK_MSG(n_got == n_want && gone == n_dropped && !memcmp(got, want, n_got * sizeof *got),
-              "%zu tokens, not %zu; %zu messages are left out", n_got, n_want, gone);
+    REQUIRE_OK(tern_tokenize(m, text, strlen(text), TERN_TOKENIZE_SPECIAL, &plain, &err), err);
+    REQUIRE_OK(tern_image_tokens_place(m, &plain, images, n_images, &want, &err), err);
+    REQUIRE_OK(tern_chat_tokens(m, messages, n_messages, &limits, &got, &err), err);
+    CHECK_MSG(got.n == want.n && gone == n_dropped &&
+                  !memcmp(got.ids, want.ids, got.n * sizeof *got.ids),
+              "%zu tokens, not %zu; %zu messages are left out", got.n, want.n, gone);
 }
 
 #define SEEN       "<|vision_start|><|image_pad|><|vision_end|>"

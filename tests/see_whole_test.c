@@ -57,15 +57,13 @@ static const int32_t *golden(const seen *s, const char *name) {
 // A text with so many images, by turns one and the other.
 static size_t place(const seen *s, const char *text, size_t n_images, int32_t *ids) {
     tern_image_tokens *const images[] = {s->one, s->two, s->one, s->two};
-    int32_t plain[256];
-    size_t n = 0, n_plain = 0;
+    tern_ids plain = {(int32_t[256]){0}, 256, 0}, out = {ids, 256, 0};
     tern_error err = {0};
-    CHECK(tern_tokenize(s->model, text, strlen(text), TERN_TOKENIZE_SPECIAL, plain, 256, &n_plain,
-                        &err) == TERN_OK);
-    CHECK_MSG(tern_image_tokens_place(s->model, plain, n_plain, images, n_images, ids, 256, &n,
-                                      &err) == TERN_OK,
+    CHECK(tern_tokenize(s->model, text, strlen(text), TERN_TOKENIZE_SPECIAL, &plain, &err) ==
+          TERN_OK);
+    CHECK_MSG(tern_image_tokens_place(s->model, &plain, images, n_images, &out, &err) == TERN_OK,
               "%s", err.message);
-    return n;
+    return out.n;
 }
 
 static void check_ids(const int32_t *ids, const int32_t *want, size_t n,
@@ -158,8 +156,7 @@ TEST(whole_images_in_groups_are_those_of_each_text) {
         for (int k = 0; k < 3; k++) {
             n[k] = place(&s, texts[k], n_images[k], ids[k]);
             REQUIRE_OK(tern_session_open(&sessions[k], s.model, NULL, &err), err);
-            REQUIRE_OK(
-                tern_group_add(g, sessions[k], ids[k], n[k], &params, NULL, NULL, NULL, &err), err);
+            REQUIRE_OK(tern_group_add(g, sessions[k], ids[k], n[k], &params, &err), err);
         }
         for (n_running = 1; n_running > 0;) REQUIRE_OK(tern_group_step(g, &n_running, &err), err);
         for (int k = 0; k < 3; k++) {
@@ -240,8 +237,8 @@ TEST(full_contexts_drop_whole_images) {
         const tern_session_desc desc = {
             .n_context = (int32_t)n + 2 + keep % 4, .shift_context = true, .n_keep = keep};
         REQUIRE_OK(tern_session_open(&session, s.model, &desc, &err), err);
-        CHECK_MSG(tern_generate_ids(session, ids, n, &params, NULL, NULL, NULL, &err) == TERN_OK,
-                  "%s", err.message);
+        CHECK_MSG(tern_generate_ids(session, ids, n, &params, NULL, &err) == TERN_OK, "%s",
+                  err.message);
         const int32_t *tokens = tern_session_tokens(session);
         size_t n_rows = 0, n_tokens = tern_session_n_tokens(session);
         for (size_t i = 0; i < n_tokens; i++) n_rows += tokens[i] >= TERN_IMAGE_TOKENS_IDS;

@@ -213,8 +213,7 @@ static void say_alone(schedule *s, prompt *p) {
     tern_sampling sampling;
     tern_generate_params params = params_of(s, p, &sampling);
     check(s, tern_session_open(&session, s->model, &session_desc, &err) == TERN_OK, err.message);
-    check(s, tern_generate_ids(session, p->ids, p->n, &params, NULL, NULL, NULL, &err) == TERN_OK,
-          err.message);
+    check(s, tern_generate_ids(session, p->ids, p->n, &params, NULL, &err) == TERN_OK, err.message);
     size_t n, n_rows, n_each;
     const int32_t *said = tern_session_generated(session, &n);
     const tern_token_logprob *rows = tern_session_token_logprobs(session, &n_rows, &n_each);
@@ -265,8 +264,10 @@ static void begin(schedule *s) {
     if (draw(20) == 0) tern_mem_fail_at(1 + draw(60));
     if (slots_take(&s->slots, j, &at, &err) == TERN_OK) {
         s->n_prefix[which] = tern_session_n_tokens(at->session);
-        tern_status status = tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params,
-                                            NULL, on_end, j, &err);
+        j->params.on_end = on_end;
+        j->params.user = j;
+        tern_status status =
+            tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params, &err);
         if (status != TERN_OK) slots_release(&s->slots, at, false);
     }
     tern_mem_fail_at(0);
@@ -466,9 +467,9 @@ static void ask_and_compare(schedule *s) {
     j->user = s;
     check(s, slots_take(&s->slots, j, &at, &err) == TERN_OK, err.message);
     s->n_prefix[0] = tern_session_n_tokens(at->session);
-    check(s,
-          tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params, NULL, on_end, j,
-                         &err) == TERN_OK,
+    j->params.on_end = on_end;
+    j->params.user = j;
+    check(s, tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params, &err) == TERN_OK,
           err.message);
     size_t n_running = 1;
     while (s->ok && n_running > 0)

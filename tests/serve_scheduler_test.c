@@ -145,12 +145,11 @@ static void serve(fixture *d, size_t n, void (*on_first)(fixture *, answer *)) {
 }
 
 static job *ask(fixture *d, answer *a, const char *prompt, uint64_t seed, int32_t max_tokens) {
-    int32_t ids[256];
-    size_t n;
+    tern_ids ids = {(int32_t[256]){0}, 256, 0};
     const tern_sampling sampling = {.temperature = 1, .top_k = 40, .seed = seed};
     const tern_generate_params params = {.sampling = &sampling, .max_tokens = max_tokens};
-    tern_tokenize(d->model, prompt, strlen(prompt), TERN_TOKENIZE_BOS, ids, 256, &n, NULL);
-    *a = (answer){.job = job_new(ids, n, &params)};
+    tern_tokenize(d->model, prompt, strlen(prompt), TERN_TOKENIZE_BOS, &ids, NULL);
+    *a = (answer){.job = job_new(ids.ids, ids.n, &params)};
     a->job->user = a;
     a->job->client = seed % 3;
     return a->job;

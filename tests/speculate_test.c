@@ -60,7 +60,7 @@ static size_t generate(tern_session *s, const int32_t *prompt, size_t n_prompt,
     tern_error err = {0};
     tern_generate_params p = {.sampling = sampling, .max_tokens = n, .ignore_end = true};
     size_t n_ids = 0;
-    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, NULL, NULL, st, &err);
+    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, st, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     const int32_t *ids = tern_session_generated(s, &n_ids);
     memcpy(out, ids, n_ids * sizeof *ids);
@@ -342,11 +342,14 @@ TEST(speculation_ends_and_shifts_where_plain_decoding_does) {
                                            .max_tokens = N,
                                            .stops = stops,
                                            .n_stops = 1,
-                                           .ignore_end = true};
-            for (int k = 0; k < 2; k++)
-                REQUIRE_OK(tern_generate_ids(k ? s : plain, prompt, N_PROMPT, &params,
-                                             stop_after_nine, &calls[k], k ? &b : &a, &err),
-                           err);
+                                           .ignore_end = true,
+                                           .on_text = stop_after_nine};
+            for (int k = 0; k < 2; k++) {
+                params.user = &calls[k];
+                REQUIRE_OK(
+                    tern_generate_ids(k ? s : plain, prompt, N_PROMPT, &params, k ? &b : &a, &err),
+                    err);
+            }
             CHECK(a.reason == b.reason && a.n_generated == b.n_generated && calls[0] == calls[1]);
         }
         tern_session_close(plain);

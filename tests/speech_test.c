@@ -151,7 +151,10 @@ static void check_spoken(const char *model, const char *codec, const char *folde
     const tern_tensor *codes = golden_tensor(file, speaker ? "spk.codes" : "codes");
     const tern_tensor *audio = golden_tensor(file, speaker ? "spk.audio" : "audio");
     const int32_t *ids = test_bytes(&prompt->data);
-    tern_speak_params params = {.temperature = -1,
+    // The golden's prompt has the marks: one in front, two behind.
+    tern_speak_params params = {.ids = ids + 1,
+                                .n_ids = golden_count(prompt) - 3,
+                                .temperature = -1,
                                 .seconds_max = 60.0 / 22050,
                                 .on_codes = on_codes,
                                 .on_samples = on_samples,
@@ -161,10 +164,7 @@ static void check_spoken(const char *model, const char *codec, const char *folde
         params.speaker = test_bytes(&voice->data);
         params.n_speaker = golden_count(voice);
     }
-    // The golden's prompt has the marks: one in front, two behind.
-    CHECK_MSG(tern_speak_ids(m, c, ids + 1, golden_count(prompt) - 3, &params, &stats, &err) ==
-                  TERN_OK,
-              "%s", err.message);
+    CHECK_MSG(tern_speak(m, c, NULL, &params, &stats, &err) == TERN_OK, "%s", err.message);
     CHECK_MSG(h.n_codes == golden_count(codes) && stats.n_frames == 10, "%zu codes", h.n_codes);
     int32_t *want = turn(codes);
     if (h.n_codes == golden_count(codes))
@@ -206,7 +206,9 @@ static void check_own_models(tern_model *m, tern_model *c, bool voice, double bo
     const tern_tensor *text = golden_tensor(file, "text"), *vector = golden_tensor(file, "voice");
     const tern_tensor *codes = golden_tensor(file, voice ? "long_codes" : "short_codes");
     const tern_tensor *sound = golden_tensor(file, voice ? "long_sound" : "short_sound");
-    tern_speak_params params = {.speaker = voice ? test_bytes(&vector->data) : NULL,
+    tern_speak_params params = {.ids = test_bytes(&text->data),
+                                .n_ids = golden_count(text),
+                                .speaker = voice ? test_bytes(&vector->data) : NULL,
                                 .n_speaker = voice ? golden_count(vector) : 0,
                                 .temperature = -1,
                                 .seconds_max = 9 * 6 / 22050.0,
@@ -214,9 +216,7 @@ static void check_own_models(tern_model *m, tern_model *c, bool voice, double bo
                                 .on_samples = on_samples,
                                 .user = &h};
     tern_speak_stats stats;
-    CHECK_MSG(tern_speak_ids(m, c, test_bytes(&text->data), golden_count(text), &params, &stats,
-                             &err) == TERN_OK,
-              "%s", err.message);
+    CHECK_MSG(tern_speak(m, c, NULL, &params, &stats, &err) == TERN_OK, "%s", err.message);
     CHECK_MSG(h.n_codes == golden_count(codes), "%zu codes", h.n_codes);
     if (h.n_codes == golden_count(codes))
         CHECK(memcmp(h.codes, test_bytes(&codes->data), h.n_codes * sizeof *h.codes) == 0);
@@ -282,12 +282,14 @@ TEST(speaking_follows_its_seed) {
     REQUIRE_OK(tern_model_open(&m, OWN_MODEL, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&c, OWN_CODEC, NULL, &err), err);
     for (int i = 0; i < 3; i++) {
-        const tern_speak_params params = {.seed = seeds[i],
+        const tern_speak_params params = {.ids = text,
+                                          .n_ids = 5,
+                                          .seed = seeds[i],
                                           .seconds_max = 9 * 6 / 22050.0,
                                           .on_codes = on_codes,
                                           .on_samples = on_samples,
                                           .user = &h[i]};
-        CHECK(tern_speak_ids(m, c, text, 5, &params, NULL, &err) == TERN_OK);
+        CHECK(tern_speak(m, c, NULL, &params, NULL, &err) == TERN_OK);
     }
     CHECK(memcmp(&h[0], &h[1], sizeof h[0]) == 0);
     CHECK(h[2].n_codes != h[0].n_codes || memcmp(h[0].codes, h[2].codes, sizeof h[0].codes) != 0);
@@ -308,38 +310,41 @@ TEST(speaking_step_by_step_is_the_same) {
     REQUIRE_OK(tern_model_open(&m, OWN_MODEL, NULL, &err), err);
     REQUIRE_OK(tern_model_open(&c, OWN_CODEC, NULL, &err), err);
     for (int i = 0; i < 2; i++) {
-        tern_speak_params params = {.seed = 3,
+        tern_speak_params params = {.ids = text,
+                                    .n_ids = 5,
+                                    .seed = 3,
                                     .speed = i ? 0.5 : 1,
                                     .seconds_max = 9 * 6 / 22050.0,
                                     .on_codes = on_codes,
                                     .on_samples = on_samples};
-        tern_speak_stats whole, stats[2];
+        tern_speak_stats whole, stats;
         tern_speech *s[2];
-        bool over[2] = {false, false};
+        bool done[2] = {false, false};
         params.user = &h[0];
         memset(h, 0, 4 * sizeof *h);
-        REQUIRE_OK(tern_speak_ids(m, c, text, 5, &params, &whole, &err), err);
+        REQUIRE_OK(tern_speak(m, c, NULL, &params, &whole, &err), err);
         for (int k = 0; k < 2; k++) {
             params.user = &h[1 + k];
-            REQUIRE_OK(tern_speech_open_ids(&s[k], m, c, text, 5, &params, &stats[k], &err), err);
+            REQUIRE_OK(tern_speech_open(&s[k], m, c, NULL, &params, &err), err);
         }
-        for (int n = 0; !over[0] || !over[1]; n++)
+        for (int n = 0; !done[0] || !done[1]; n++)
             for (int k = 0; k < 2; k++) {
                 const float *samples;
                 size_t n_samples, before = h[1 + k].n_codes;
-                REQUIRE_OK(tern_speech_next(s[k], &samples, &n_samples, &over[k], &err), err);
+                REQUIRE_OK(tern_speech_next(s[k], &samples, &n_samples, &done[k], &err), err);
                 CHECK(h[1 + k].n_codes <= before + 4 && n < 64);
                 if (n_samples) on_samples(&h[1 + k], samples, n_samples);
             }
         for (int k = 0; k < 2; k++) {
             CHECK(memcmp(&h[0], &h[1 + k], sizeof h[0]) == 0);
-            CHECK(stats[k].n_frames == whole.n_frames && stats[k].is_cut == whole.is_cut);
+            tern_speech_get_stats(s[k], &stats);
+            CHECK(stats.n_frames == whole.n_frames && stats.is_cut == whole.is_cut);
             tern_speech_close(s[k]);
         }
         CHECK(h[0].n_samples > 0);
     }
     tern_speech *none = NULL;
-    CHECK(tern_speech_open(&none, m, c, "a", NULL, NULL, &err) == TERN_ERR_UNSUPPORTED && !none);
+    CHECK(tern_speech_open(&none, m, c, "a", NULL, &err) == TERN_ERR_UNSUPPORTED && !none);
     free(h);
     tern_model_close(m);
     tern_model_close(c);
@@ -389,12 +394,10 @@ TEST(speaking_a_long_text_in_pieces) {
     tern_speak_stats stats;
     size_t n_most = 0; // all have the room that the longest leaves
     for (int i = 0; i < 3; i++) {
-        int32_t ids[128];
-        size_t n_ids;
-        REQUIRE_OK(tern_tokenize(m, pieces[i], strlen(pieces[i]), TERN_TOKENIZE_BOS, ids, 128,
-                                 &n_ids, &err),
+        tern_ids count = {0};
+        REQUIRE_OK(tern_tokenize(m, pieces[i], strlen(pieces[i]), TERN_TOKENIZE_BOS, &count, &err),
                    err);
-        if (n_ids > n_most) n_most = n_ids;
+        if (count.n > n_most) n_most = count.n;
     }
     params.seconds_max = (double)((128 - n_most - 5) / 4) * 6 / 22050.0;
     for (int i = 0; i < 3; i++) REQUIRE_OK(tern_speak(m, c, pieces[i], &params, NULL, &err), err);
@@ -452,12 +455,17 @@ TEST(speaking_refuses_what_it_cannot) {
          TERN_ERR_CANCELLED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tern_status status =
-            tern_speak_ids(cases[i].model, cases[i].codec, cases[i].ids,
-                           cases[i].ids == far ? 1 : 2, &cases[i].params, NULL, &err);
+        tern_speak_params params = cases[i].params;
+        params.ids = cases[i].ids;
+        params.n_ids = cases[i].ids == far ? 1 : 2;
+        tern_status status = tern_speak(cases[i].model, cases[i].codec, NULL, &params, NULL, &err);
         CHECK_MSG(status == cases[i].status && strstr(err.message, cases[i].says), "%zu: %s", i,
                   err.message);
     }
+    const tern_speak_params both = {.ids = text, .n_ids = 2};
+    CHECK(tern_speak(m, c, "a", &both, NULL, &err) == TERN_ERR_ARGUMENT &&
+          strstr(err.message, "either a text or its ids"));
+    CHECK(tern_speak(m, c, NULL, NULL, NULL, &err) == TERN_ERR_ARGUMENT);
     CHECK(tern_speak(m, c, "a", NULL, NULL, &err) == TERN_ERR_UNSUPPORTED &&
           strstr(err.message, "tokenizer"));
     static const int32_t wrong[] = {0, 1, 2, 12};

@@ -407,9 +407,8 @@ static float relevance_of(tern_model *ranker, const char *query, const char *tex
     const tern_embed_text document = {.text = text, .n_bytes = strlen(text)};
     float score = NAN;
     tern_error err = {0};
-    CHECK_MSG(tern_rerank(ranker, query, strlen(query), &document, 1, NULL, &score, &err) ==
-                  TERN_OK,
-              "%s", err.message);
+    const tern_rerank_params p = {.query = query, .n_bytes = strlen(query)};
+    CHECK_MSG(tern_rerank(ranker, &document, 1, &p, &score, &err) == TERN_OK, "%s", err.message);
     return score;
 }
 

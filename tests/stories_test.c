@@ -11,16 +11,16 @@ static const char path[] = "models/stories.gguf"; // tests run in the repository
 // Nats a token of a text, its first token given.
 static double loss_of(tern_model *model, tern_session *session, const char *text) {
     int32_t ids[256];
-    double logprobs[256];
-    size_t n = 0;
+    tern_ids all = {ids, 256, 0};
+    tern_target_score scores[256];
     tern_error err = {0};
     tern_session_reset(session);
-    if (tern_tokenize(model, text, strlen(text), TERN_TOKENIZE_BOS, ids, 256, &n, &err) || n > 256)
+    if (tern_tokenize(model, text, strlen(text), TERN_TOKENIZE_BOS, &all, &err) || all.n > 256)
         return NAN;
-    if (tern_session_logprobs(session, ids, n - 1, ids + 1, logprobs, NULL, &err)) return NAN;
+    if (tern_session_logprobs(session, ids, all.n - 1, ids + 1, scores, &err)) return NAN;
     double sum = 0;
-    for (size_t i = 0; i + 1 < n; i++) sum -= logprobs[i];
-    return sum / (double)(n - 1);
+    for (size_t i = 0; i + 1 < all.n; i++) sum -= scores[i].logprob;
+    return sum / (double)(all.n - 1);
 }
 
 TEST(stories_model_prefers_english) {
@@ -59,13 +59,13 @@ static tern_status ask(tern_model *model, tern_session *session, const char *tex
     answer prompt = {0};
     tern_message m = {.role = "user", .content = text};
     tern_session_reset(session);
-    tern_status st = tern_chat_format(model, &m, 1, true, collect, &prompt, err);
+    tern_status st = tern_chat_format(model, &m, 1, collect, &prompt, err);
     if (st) return st;
     CHECK(strstr(prompt.text, "<|im_start|>assistant") != NULL);
     tern_generate_stats stats = {0};
     memset(told, 0, sizeof *told);
-    st = tern_generate(session, prompt.text, &(tern_generate_params){.sampling = sampling}, collect,
-                       told, &stats, err);
+    const tern_generate_params p = {.sampling = sampling, .on_text = collect, .user = told};
+    st = tern_generate(session, prompt.text, &p, &stats, err);
     CHECK_MSG(st || stats.reason == TERN_STOP_END, "%s: stopped by %d", text, (int)stats.reason);
     return st;
 }

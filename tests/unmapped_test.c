@@ -364,7 +364,7 @@ static bool write_text(tern_session *s, int32_t text[40]) {
     const tern_sampling greedy = {0};
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = 40, .ignore_end = true};
     size_t n = 0;
-    tern_status status = tern_generate_ids(s, prompt, 6, &p, NULL, NULL, NULL, &err);
+    tern_status status = tern_generate_ids(s, prompt, 6, &p, NULL, &err);
     const int32_t *ids = tern_session_generated(s, &n);
     CHECK_MSG(status == TERN_OK && n == 40, "%s", err.message);
     if (n == 40) memcpy(text, ids, 40 * sizeof *text);

@@ -13,7 +13,7 @@ static bool generate(tern_session *s, int32_t *text) {
     tern_error err = {0};
     const tern_sampling greedy = {0};
     const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
-    tern_status status = tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, NULL, NULL, &err);
+    tern_status status = tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     size_t n = 0;
     const int32_t *ids = tern_session_generated(s, &n);

@@ -181,12 +181,12 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
 static bool add(tern_group *g, tern_model *m, text *t, size_t first) {
     tern_error err = {0};
     const tern_sampling greedy = {0};
-    const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
+    const tern_generate_params p = {
+        .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true, .on_end = on_end, .user = t};
     tern_status status =
         tern_session_open(&t->session, m, &(tern_session_desc){.n_context = 64}, &err);
     if (status == TERN_OK)
-        status = tern_group_add(g, t->session, prompt + first, N_PROMPT - first, &p, NULL, on_end,
-                                t, &err);
+        status = tern_group_add(g, t->session, prompt + first, N_PROMPT - first, &p, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     return status == TERN_OK;
 }

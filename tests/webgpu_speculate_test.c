@@ -82,7 +82,7 @@ TEST(webgpu_speculation_keeps_the_greedy_text) {
                 .sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
             tern_generate_stats st;
             size_t n;
-            REQUIRE_OK(tern_generate_ids(s[k], prompt, N_PROMPT, &p, NULL, NULL, &st, &err), err);
+            REQUIRE_OK(tern_generate_ids(s[k], prompt, N_PROMPT, &p, &st, &err), err);
             memcpy(text[k], tern_session_generated(s[k], &n), sizeof text[k]);
             n_accepted += st.draft.n_accepted;
         }
@@ -105,7 +105,7 @@ static bool say(tern_session *s, const int32_t *prompt, size_t n_prompt, int32_t
     tern_generate_stats st;
     tern_error err = {0};
     size_t n_said = 0;
-    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, NULL, NULL, &st, &err);
+    tern_status status = tern_generate_ids(s, prompt, n_prompt, &p, &st, &err);
     test_check(status == TERN_OK, __FILE__, __LINE__, "%s", err.message);
     if (status != TERN_OK) return false;
     const int32_t *ids = tern_session_generated(s, &n_said);

@@ -47,7 +47,7 @@ static bool ask(tern_model *m, const trial *c, int32_t *fed, bool writes, answer
         .sampling = &greedy, .max_tokens = (int)c->n_text, .ignore_end = true};
     out->logits = calloc((c->n_ids + c->n_text) * (size_t)info.n_vocab, sizeof(float));
     bool ok = tern_session_open(&s, m, &sd, &err) == TERN_OK &&
-              tern_generate_ids(s, fed, c->n_ids, &p, NULL, NULL, NULL, &err) == TERN_OK;
+              tern_generate_ids(s, fed, c->n_ids, &p, NULL, &err) == TERN_OK;
     if (ok) {
         const int32_t *text = tern_session_generated(s, &out->n_text);
         if (out->n_text > c->n_text) out->n_text = c->n_text;

@@ -56,23 +56,24 @@ static void run_session(tern_model *m, const tern_chains *chains) {
     usual.seed = 1;
     tern_session_desc sd = {.n_context = 64, .speculation = {.chains = chains}};
     if (tern_session_open(&s, m, &sd, &err) != TERN_OK) return;
-    tern_generate_params p = {.sampling = &greedy, .max_tokens = 4};
-    tern_generate(s, prompt, &p, look, (void *)&last, NULL, &err);
+    tern_generate_params p = {
+        .sampling = &greedy, .max_tokens = 4, .on_text = look, .user = (void *)&last};
+    tern_generate(s, prompt, &p, NULL, &err);
     p.sampling = &usual;
-    tern_generate_ids(s, (const int32_t[]){1, 2}, 2, &p, look, (void *)&last, NULL, &err);
+    tern_generate_ids(s, (const int32_t[]){1, 2}, 2, &p, NULL, &err);
     tern_session_close(s);
 }
 
 static void use_text(tern_model *m) {
     static const tern_message chat[] = {{.role = "system", .content = "Be"},
                                         {.role = "user", .content = "Hi"}};
-    int32_t ids[64];
-    size_t n;
+    tern_ids ids = {(int32_t[64]){0}, 64, 0};
     tern_error err;
     volatile char last = 0;
-    tern_chat_format(m, chat, 2, true, look, (void *)&last, &err);
-    if (tern_tokenize(m, prompt, sizeof prompt - 1, 3, ids, 64, &n, &err) == TERN_OK)
-        tern_detokenize(m, ids, n < 64 ? n : 64, true, look, (void *)&last, &err);
+    tern_chat_format(m, chat, 2, look, (void *)&last, &err);
+    tern_tokenize(m, prompt, sizeof prompt - 1, 3, &ids, &err);
+    if (ids.n > ids.capacity) ids.n = ids.capacity;
+    tern_detokenize(m, &ids, true, look, (void *)&last, &err);
 }
 
 static void run_model(const char *path, const char *lora, const tern_chains *chains) {
@@ -464,20 +465,20 @@ static bool make_images(const char *folder) {
 
 // As `tern run --image` does.
 static void show(tern_model *m, const tern_image *p) {
-    static const int32_t text[] = {259, 261, 260, 'W', 'h', 'o', '?'};
+    static int32_t text[] = {259, 261, 260, 'W', 'h', 'o', '?'};
+    const tern_ids before = {text, sizeof text / sizeof *text, sizeof text / sizeof *text};
     tern_error err;
     tern_image_tokens *image;
     tern_session *s;
-    int32_t ids[256];
-    size_t n;
+    tern_ids ids = {(int32_t[256]){0}, 256, 0};
     volatile char last = 0;
     const tern_sampling greedy = {0};
-    const tern_generate_params say = {.sampling = &greedy, .max_tokens = 2};
+    const tern_generate_params say = {
+        .sampling = &greedy, .max_tokens = 2, .on_text = look, .user = (void *)&last};
     if (tern_image_tokens_open(&image, m, p, 1, NULL, &err) != TERN_OK) return;
-    if (tern_image_tokens_place(m, text, sizeof text / sizeof *text, &image, 1, ids, 256, &n,
-                                &err) == TERN_OK &&
+    if (tern_image_tokens_place(m, &before, &image, 1, &ids, &err) == TERN_OK && ids.n <= 256 &&
         tern_session_open(&s, m, &(tern_session_desc){.n_context = 256}, &err) == TERN_OK) {
-        tern_generate_ids(s, ids, n, &say, look, (void *)&last, NULL, &err);
+        tern_generate_ids(s, ids.ids, ids.n, &say, NULL, &err);
         tern_session_close(s);
     }
     tern_image_tokens_close(image);

@@ -46,7 +46,7 @@ static bool answer(tern_session *session, const int32_t *prompt, size_t n, int n
     const tern_generate_params p = {
         .sampling = &greedy, .max_tokens = n_answer, .ignore_end = true};
     tern_session_reset(session);
-    if (tern_generate_ids(session, prompt, n, &p, NULL, NULL, stats, &err) == TERN_OK) return true;
+    if (tern_generate_ids(session, prompt, n, &p, stats, &err) == TERN_OK) return true;
     fail("%s", err.message);
     return false;
 }

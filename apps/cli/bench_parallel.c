@@ -30,11 +30,14 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
 
 static bool add_all(parallel *p, int n_tokens) {
     const tern_sampling greedy = {0};
-    const tern_generate_params params = {
-        .sampling = &greedy, .max_tokens = n_tokens, .ignore_end = true};
+    const tern_generate_params params = {.sampling = &greedy,
+                                         .max_tokens = n_tokens,
+                                         .ignore_end = true,
+                                         .on_end = on_end,
+                                         .user = p};
     for (int i = 0; i < p->n; i++)
         if (tern_group_add(p->group, p->sessions[i], p->prompts + (size_t)i * (size_t)p->n_prompt,
-                           (size_t)p->n_prompt, &params, NULL, on_end, p, &p->err) != TERN_OK)
+                           (size_t)p->n_prompt, &params, &p->err) != TERN_OK)
             return false;
     return true;
 }

@@ -86,14 +86,14 @@ bool place_images(const tern_model *model, tern_image_tokens **image_tokens, int
         tern_image_tokens_ids(image_tokens[i], &each);
         need += each + 3;
     }
-    int32_t *out = must_alloc(NULL, need + 1, sizeof *out);
-    if (tern_image_tokens_place(model, prompt->ptr, prompt->n, image_tokens, (size_t)n, out, need,
-                                &need, &err) != TERN_OK) {
+    const tern_ids before = {prompt->ptr, prompt->n, prompt->n};
+    tern_ids out = {must_alloc(NULL, need + 1, sizeof *out.ids), need, 0};
+    if (tern_image_tokens_place(model, &before, image_tokens, (size_t)n, &out, &err) != TERN_OK) {
         fail("%s", err.message);
-        free(out);
+        free(out.ids);
         return false;
     }
     free(prompt->ptr);
-    *prompt = (ids){.ptr = out, .n = need};
+    *prompt = (ids){.ptr = out.ids, .n = out.n};
     return true;
 }

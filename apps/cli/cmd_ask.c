@@ -45,16 +45,16 @@ static void put_prompt(text *t, const tern_memory_hits *hits, const text *questi
 // passages' names. Less than 64: nothing fits.
 static int room_for_passages(const ask_args *args, const tern_model *model,
                              const tern_session *session, const text *question) {
-    size_t n_question = 0;
+    tern_ids count = {0};
     int context = (int)tern_session_n_context(session), most = args->max_tokens;
     tern_error err = {0};
-    if (tern_tokenize(model, question->ptr, question->n, TERN_TOKENIZE_PLAIN, NULL, 0, &n_question,
-                      &err) != TERN_OK)
+    if (tern_tokenize(model, question->ptr, question->n, TERN_TOKENIZE_PLAIN, &count, &err) !=
+        TERN_OK)
         return -1;
     int answer = args->sampling.n_max && args->sampling.n_max < context / 4 ? args->sampling.n_max
                                                                             : context / 4;
     int rest = context - answer - 96 - 16 * args->n_hits -
-               (n_question < (size_t)context ? (int)n_question : context);
+               (count.n < (size_t)context ? (int)count.n : context);
     return most && most < rest ? most : rest;
 }
 
@@ -135,7 +135,9 @@ static int give_answer(ask_args *args, tern_session *session, const tern_memory_
     const tern_message messages[] = {
         {.role = "system", .content = args->system ? args->system : instructions},
         {.role = "user", .content = prompt.ptr}};
-    tern_status status = tern_chat_answer(session, messages, 2, &params, on_text, &a, &stats, &err);
+    params.on_text = on_text;
+    params.user = &a;
+    tern_status status = tern_chat_answer(session, messages, 2, &params, &stats, &err);
     if (status == TERN_OK && a.json)
         print_json(&a, hits, &stats);
     else if (status == TERN_OK)

@@ -60,9 +60,9 @@ static double measure_once(tern_session *session, const int32_t *tokens, bool is
     // n + 1 tokens: the first comes from the prompt's scores, the others from a step each.
     const tern_sampling greedy = {0};
     const tern_generate_params params = {
-        .sampling = &greedy, .max_tokens = n + 1, .ignore_end = true};
+        .sampling = &greedy, .max_tokens = n + 1, .ignore_end = true, .on_text = ignore_text};
     tern_generate_stats stats;
-    if (tern_generate_ids(session, tokens, 1, &params, ignore_text, NULL, &stats, &err) == TERN_OK)
+    if (tern_generate_ids(session, tokens, 1, &params, &stats, &err) == TERN_OK)
         return stats.generate_seconds;
     fail("%s", err.message);
     return -1;

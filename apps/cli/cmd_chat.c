@@ -57,8 +57,9 @@ void chat_answer(chat *c) {
     line_clear_interrupt();
     text_puts(&a.said, "");
     if (c->interactive) a.shown = render_open(c->wrap, c->markdown && render_may_style());
-    tern_status status =
-        tern_chat_answer(c->session, messages, n, &params, on_text, &a, &c->last, &err);
+    params.on_text = on_text;
+    params.user = &a;
+    tern_status status = tern_chat_answer(c->session, messages, n, &params, &c->last, &err);
     if (a.shown)
         render_close(a.shown);
     else if (status == TERN_OK || a.said.n > 0)

@@ -348,9 +348,12 @@ static int run_rerank(const command *self, embed_args *args, const char **words,
     tern_model *model = NULL;
     if (gather(&t, args, words, n_words)) model = open_model(self, &args->model, &status);
     float *scores = must_alloc(NULL, t.n, sizeof *scores);
-    args->params.on_progress = show_progress;
-    if (model && tern_rerank(model, args->rerank, strlen(args->rerank), t.list, t.n, &args->params,
-                             scores, &err) != TERN_OK) {
+    const tern_rerank_params params = {.query = args->rerank,
+                                       .n_bytes = strlen(args->rerank),
+                                       .instruction = args->params.prefix,
+                                       .max_length = args->params.max_length,
+                                       .on_progress = show_progress};
+    if (model && tern_rerank(model, t.list, t.n, &params, scores, &err) != TERN_OK) {
         end_progress();
         status = exit_status(err.status, &err);
     } else if (model) {

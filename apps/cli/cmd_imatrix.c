@@ -26,11 +26,13 @@ int cmd_imatrix(const command *self, int argc, char **argv) {
     if (!path) return bad_usage("imatrix: no text (usage: tern %s %s)", self->name, self->usage);
     if (!text_read(&words, path)) return EXIT_FAILED;
     if (!out) out = "imatrix.gguf";
+    desc.text = words.ptr;
+    desc.n_bytes = words.n;
     desc.dataset = strcmp(path, "-") == 0 ? NULL : path;
     cancel_on_signals("nothing was written");
     tern_model *model = open_model(self, &model_options, &status);
     if (model) {
-        tern_status done = tern_imatrix(model, words.ptr, words.n, out, &desc, &stats, &err);
+        tern_status done = tern_imatrix(model, out, &desc, &stats, &err);
         end_progress();
         status = exit_status(done, &err);
         if (done == TERN_OK)

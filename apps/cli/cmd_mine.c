@@ -24,9 +24,10 @@ static void print_chains(const tern_chains *chains, const tern_model *model, int
     for (size_t i = 0; i < n && (int)i < n_shown && e[i].n_tokens; i++) {
         text shown = {0};
         tern_error err;
+        const size_t n_ids = (size_t)e[i].n_tokens;
+        const tern_ids chain = {(int32_t *)e[i].tokens, n_ids, n_ids};
         text_puts(&shown, "");
-        tern_detokenize(model, e[i].tokens, (size_t)e[i].n_tokens, true, text_collect, &shown,
-                        &err);
+        tern_detokenize(model, &chain, true, text_collect, &shown, &err);
         printf("%5zu  %.3f  ", i, (double)e[i].confidence);
         put_json(stdout, shown.ptr, shown.n);
         putchar('\n');

@@ -209,8 +209,9 @@ static int complete(run_args *args, tern_model *model, const text *prompt) {
     if (!args->json && isatty(STDOUT_FILENO))
         out.shown = render_open(true, args->chat && render_may_style());
     if (out.shown && !args->chat) show_prompt(out.shown, prompt);
-    tern_status done =
-        tern_generate_ids(session, start.ptr, start.n, &params, on_text, &out, &stats, &err);
+    params.on_text = on_text;
+    params.user = &out;
+    tern_status done = tern_generate_ids(session, start.ptr, start.n, &params, &stats, &err);
     if (out.shown)
         render_close(out.shown);
     else if (!args->json && (done == TERN_OK || out.last != '\n'))

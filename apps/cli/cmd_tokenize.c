@@ -95,7 +95,8 @@ int cmd_detokenize(const command *self, int argc, char **argv) {
     bool from_stdin = !path && (!words || !strcmp(words, "-"));
     const char *where = path ? path : from_stdin ? "standard input" : "--prompt";
     if (text_given(&input, words, path) && read_ids(input.ptr, where, &list)) {
-        if (tern_detokenize(model, list.ptr, list.n, special, write_out, NULL, &err) == TERN_OK)
+        const tern_ids all = {list.ptr, list.n, list.n};
+        if (tern_detokenize(model, &all, special, write_out, NULL, &err) == TERN_OK)
             status = EXIT_OK;
         else if (!ferror(stdout))
             fail("%s", err.message);

@@ -351,27 +351,26 @@ void print_stats(const tern_generate_stats *s) {
 bool tokenize(const tern_model *model, const char *s, size_t n, unsigned flags, ids *out) {
     tern_error err = {0};
     // No text has more tokens than bytes, except for those that the tokenizer adds at its ends.
-    for (size_t room = n + 16, need = 0;; room = need) {
-        out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
-        if (tern_tokenize(model, s, n, flags, out->ptr, room, &need, &err) != TERN_OK) {
+    for (tern_ids list = {.capacity = n + 16};; list.capacity = list.n) {
+        out->ptr = list.ids = must_alloc(out->ptr, list.capacity, sizeof *out->ptr);
+        if (tern_tokenize(model, s, n, flags, &list, &err) != TERN_OK) {
             fail("%s", err.message);
             return false;
         }
-        out->n = need;
-        if (need <= room) return true;
+        out->n = list.n;
+        if (list.n <= list.capacity) return true;
     }
 }
 
 bool tokenize_chat(const tern_model *model, const tern_message *messages, size_t n, ids *out) {
     tern_error err = {0};
-    for (size_t room = 1024, need = 0;; room = need) {
-        out->ptr = must_alloc(out->ptr, room, sizeof *out->ptr);
-        if (tern_chat_tokens(model, messages, n, 0, 0, out->ptr, room, &need, NULL, &err) !=
-            TERN_OK) {
+    for (tern_ids list = {.capacity = 1024};; list.capacity = list.n) {
+        out->ptr = list.ids = must_alloc(out->ptr, list.capacity, sizeof *out->ptr);
+        if (tern_chat_tokens(model, messages, n, NULL, &list, &err) != TERN_OK) {
             fail("%s", err.message);
             return false;
         }
-        out->n = need;
-        if (need <= room) return true;
+        out->n = list.n;
+        if (list.n <= list.capacity) return true;
     }
 }

@@ -83,7 +83,8 @@ void llama_detokenize(request *req) {
     for (const tern_json *t = tern_json_first(f.doc, list); t && ids;
          t = tern_json_next(f.doc, list, t))
         ids[n++] = (int32_t)tern_json_int(t, -1);
-    if (!e.status && tern_detokenize(req->model->model, ids, n, true, append, &text, &err))
+    const tern_ids all = {ids, n, n};
+    if (!e.status && tern_detokenize(req->model->model, &all, true, append, &text, &err))
         api_fail_status(&e, &err, "tokens");
     if (e.status) {
         reply_error(req, &e);

@@ -54,15 +54,15 @@ int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more
                    const char *param, api_error *e) {
     tern_error err = {0};
     // A text has at most as many tokens as bytes, besides the special tokens around it.
-    size_t room = text.len + 16;
-    int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, room + n_more, sizeof *ids);
-    if (!ids)
+    tern_ids list = {.capacity = text.len + 16};
+    list.ids = tern_alloc_array(TERN_MEM_SESSION, list.capacity + n_more, sizeof *list.ids);
+    if (!list.ids)
         api_fail_memory(e);
-    else if (tern_tokenize(s->model, text.ptr, text.len, flags, ids, room, n, &err) != TERN_OK)
+    else if (tern_tokenize(s->model, text.ptr, text.len, flags, &list, &err) != TERN_OK)
         api_fail_status(e, &err, param);
-    else if (*n <= room)
-        return ids;
-    tern_free(ids);
+    *n = list.n;
+    if (list.ids && !e->status && list.n <= list.capacity) return list.ids;
+    tern_free(list.ids);
     return NULL;
 }
 
@@ -111,15 +111,18 @@ static int32_t *place_images(const served *s, const long_text *t, int32_t *ids, 
         tern_image_tokens_ids(t->image_tokens[i], &each);
         n_all += each;
     }
-    int32_t *all = tern_alloc_array(TERN_MEM_SESSION, n_all, sizeof *all);
-    if (!all)
+    const tern_ids prompt = {ids, *n, *n};
+    tern_ids all = {.capacity = n_all};
+    all.ids = tern_alloc_array(TERN_MEM_SESSION, n_all, sizeof *all.ids);
+    if (!all.ids)
         api_fail_memory(e);
-    else if (tern_image_tokens_place(s->model, ids, *n, t->image_tokens, t->images.n, all, n_all, n,
-                                     &err) != TERN_OK)
+    else if (tern_image_tokens_place(s->model, &prompt, t->image_tokens, t->images.n, &all, &err) !=
+             TERN_OK)
         api_fail_status(e, &err, t->param);
     tern_free(ids);
-    if (!e->status) return all;
-    tern_free(all);
+    *n = all.n;
+    if (!e->status) return all.ids;
+    tern_free(all.ids);
     return NULL;
 }
 

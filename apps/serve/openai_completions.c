@@ -187,7 +187,8 @@ static void add_ids(request *req, const fields *f, const tern_json *ids) {
     generation_add_ids(req, f, ids, "prompt");
     if (f->error->status || !a->echo) return;
     const generation_prompt *p = &a->prompts[a->n_prompts - 1];
-    tern_detokenize(req->model->model, p->ids, p->n_ids, false, append, req, NULL);
+    const tern_ids prompt = {p->ids, p->n_ids, p->n_ids};
+    tern_detokenize(req->model->model, &prompt, false, append, req, NULL);
     echo(req, "", 1);
 }
 

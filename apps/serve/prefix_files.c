@@ -226,13 +226,13 @@ static void remove_oldest(const prefix_files *f, const found_file *list, size_t 
 }
 
 static void report_file(prefix_files *f, const found_file *file, int32_t *ids, size_t capacity) {
-    size_t n = 0, owner = owner_of(f, file->digest);
+    const size_t owner = owner_of(f, file->digest);
+    tern_ids text = {ids, capacity, 0};
     char *path = path_of(f, file->digest, file->hash);
-    tern_status status =
-        path ? tern_session_peek(f->probe, path, ids, capacity, &n, NULL) : TERN_ERR_MEMORY;
-    bool fits = status == TERN_OK && n <= capacity,
-         is_its = fits && hash_text(f, owner, ids, n) == file->hash;
-    prefix_task *t = is_its ? make_task(PREFIX_FOUND, NULL, owner, ids, n) : NULL;
+    tern_status status = path ? tern_session_peek(f->probe, path, &text, NULL) : TERN_ERR_MEMORY;
+    bool fits = status == TERN_OK && text.n <= capacity,
+         is_its = fits && hash_text(f, owner, ids, text.n) == file->hash;
+    prefix_task *t = is_its ? make_task(PREFIX_FOUND, NULL, owner, ids, text.n) : NULL;
     if (status == TERN_ERR_FORMAT || (fits && !is_its)) tern_file_remove(path);
     tern_free(path);
     if (!t) return;

@@ -126,8 +126,10 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
 
 static tern_status add_to_group(scheduler *s, const slot *at, job *j) {
     j->error = (tern_error){0};
-    return tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params, on_text, on_end, j,
-                          &j->error);
+    j->params.on_text = on_text;
+    j->params.on_end = on_end;
+    j->params.user = j;
+    return tern_group_add(s->group, at->session, j->ids, j->n_ids, &j->params, &j->error);
 }
 
 static void begin(scheduler *s, job *j) {

@@ -117,28 +117,33 @@ static tern_status compute(texts *t, size_t first, size_t n) {
     scheduler_view v;
     scheduler_look(s->scheduler, &v);
     int32_t n_batch = s->info.n_batch, piece = n_batch / 8 > 0 ? n_batch / 8 : 1;
-    const tern_embed_params params = {.prompt = t->prompt,
-                                      .n_dims = t->n_dims,
-                                      .n_step = v.n_running ? piece : n_batch,
-                                      .n_tokens = t->n_tokens + first,
-                                      .was_cut = t->was_cut + first,
-                                      .on_progress = go_on,
-                                      .user = t};
+    int32_t n_step = v.n_running ? piece : n_batch;
+    int64_t *n_tokens = t->n_tokens + first;
     float *out = t->numbers + first * t->width;
-    if (t->ranks)
-        return tern_rerank(s->model, t->query, t->n_query, t->list + first, n, &params, out,
-                           &t->err);
-    return tern_embed(s->model, t->list + first, n, &params, out, &t->err);
+    const tern_rerank_params rank = {.query = t->query,
+                                     .n_bytes = t->n_query,
+                                     .n_step = n_step,
+                                     .n_tokens = n_tokens,
+                                     .on_progress = go_on,
+                                     .user = t};
+    const tern_embed_params embed = {.prompt = t->prompt,
+                                     .n_dims = t->n_dims,
+                                     .n_step = n_step,
+                                     .n_tokens = n_tokens,
+                                     .was_cut = t->was_cut + first,
+                                     .on_progress = go_on,
+                                     .user = t};
+    return t->ranks ? tern_rerank(s->model, t->list + first, n, &rank, out, &t->err)
+                    : tern_embed(s->model, t->list + first, n, &embed, out, &t->err);
 }
 
 static void note_too_long(texts *t, size_t i) {
     const tern_embed_text *text = &t->list[i];
-    size_t n = text->n_ids;
+    tern_ids count = {.n = text->n_ids};
     if (text->text)
-        tern_tokenize(t->model->model, text->text, text->n_bytes, TERN_TOKENIZE_BOS, NULL, 0, &n,
-                      NULL);
+        tern_tokenize(t->model->model, text->text, text->n_bytes, TERN_TOKENIZE_BOS, &count, NULL);
     t->too_long = i + 1;
-    t->n_too_long = n;
+    t->n_too_long = count.n;
 }
 
 static void compute_all(texts *t) {

@@ -19,7 +19,7 @@ struct web_embedding {
     size_t n_texts;
     tern_embed_params params;
     int32_t n_dims;
-    float *vectors;
+    const float *vectors; // once it is done
     int64_t *n_tokens;
     bool *was_cut;
     tern_embedding *begun;
@@ -40,7 +40,6 @@ static void embedding_free(web_embedding *e) {
     web_args_free(&e->args);
     tern_free(e->json);
     tern_free(e->texts);
-    tern_free(e->vectors);
     tern_free(e->n_tokens);
     tern_free(e->was_cut);
     tern_free(e);
@@ -88,14 +87,12 @@ static tern_status make_room(web_embedding *e, const tern_model *model, tern_err
     tern_embedding_info info;
     tern_embedding_get_info(model, &info);
     e->n_dims = e->params.n_dims ? e->params.n_dims : info.n_dims;
-    if (e->n_dims > info.n_dims) e->n_dims = 0; // tern_embed_begin reports it
-    e->vectors = tern_alloc_array(TERN_MEM_MISC, e->n_texts * (size_t)e->n_dims, sizeof(float));
     e->n_tokens = tern_alloc_array(TERN_MEM_MISC, e->n_texts, sizeof *e->n_tokens);
     e->was_cut = tern_alloc_array(TERN_MEM_MISC, e->n_texts, sizeof *e->was_cut);
     e->params.n_tokens = e->n_tokens;
     e->params.was_cut = e->was_cut;
-    if (e->vectors && e->n_tokens && e->was_cut) return TERN_OK;
-    return tern_fail_memory(err, e->n_texts * (size_t)e->n_dims * sizeof(float));
+    if (e->n_tokens && e->was_cut) return TERN_OK;
+    return tern_fail_memory(err, e->n_texts * sizeof *e->n_tokens);
 }
 
 // Begins an embedding; returns its id.
@@ -109,8 +106,7 @@ int32_t web_embed(int32_t model, const char *json, uint32_t n) {
     tern_status status = e && e->json ? embedding_read(e, n, &err) : tern_fail_memory(&err, n);
     if (status == TERN_OK) status = make_room(e, m->model, &err);
     if (status == TERN_OK)
-        status = tern_embed_begin(&e->begun, m->model, e->texts, e->n_texts, &e->params, e->vectors,
-                                  &err);
+        status = tern_embed_begin(&e->begun, m->model, e->texts, e->n_texts, &e->params, &err);
     if (status != TERN_OK) {
         if (e) embedding_free(e);
         return web_fail(&err);
@@ -141,7 +137,7 @@ int32_t web_embed_poll(int32_t id) {
     web_embedding **at = place_of(id, &err), *e = at ? *at : NULL;
     if (!e) return web_fail(&err);
     web_gpu_enter(false);
-    tern_status status = tern_embed_poll(e->begun, &done, &err);
+    tern_status status = tern_embed_poll(e->begun, &done, &e->vectors, &err);
     if (status != TERN_OK) {
         *at = e->next;
         embedding_free(e);
@@ -151,7 +147,7 @@ int32_t web_embed_poll(int32_t id) {
     return failed ? failed : done;
 }
 
-// [texts, n_dims], until it is closed. NULL: no such id.
+// [texts, n_dims], until it is closed. NULL: not done, or no such id.
 const float *web_embed_vectors(int32_t id) {
     tern_error err = {0};
     web_embedding **at = place_of(id, &err);

@@ -321,18 +321,18 @@ static void choose_seed(request *r) {
     }
 }
 
-static tern_status ids_of_request(web_session *s, request *r, int32_t **ids, size_t *n_ids,
-                                  tern_error *err) {
+static tern_status ids_of_request(web_session *s, request *r, tern_ids *ids, tern_error *err) {
     const tern_model *model = s->model->model;
     s->n_dropped = 0;
-    if (r->prompt.ptr) return web_ids_of_text(model, r->prompt, true, true, ids, n_ids, err);
-    if (r->ids) return web_args_ids(&r->args, "generate", r->ids, ids, n_ids, err);
+    if (r->prompt.ptr) return web_ids_of_text(model, r->prompt, true, true, ids, err);
+    if (r->ids) return web_args_ids(&r->args, "generate", r->ids, &ids->ids, &ids->n, err);
+    const tern_chat_limits limits = {.n_context = tern_session_n_context(s->session),
+                                     .n_answer = r->params.max_tokens,
+                                     .n_dropped = &s->n_dropped};
     tern_message *messages;
     tern_status status = web_messages_read(&r->args, "generate", r->messages, &messages, err);
     if (status == TERN_OK)
-        status =
-            web_ids_of_chat(model, messages, r->messages->n, tern_session_n_context(s->session),
-                            r->params.max_tokens, ids, n_ids, &s->n_dropped, err);
+        status = web_ids_of_chat(model, messages, r->messages->n, &limits, ids, err);
     tern_free(messages);
     return status;
 }
@@ -340,8 +340,7 @@ static tern_status ids_of_request(web_session *s, request *r, int32_t **ids, siz
 int32_t web_generate(int32_t session, const char *json, uint32_t n) {
     tern_error err = {0};
     request r = {0};
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
+    tern_ids ids = {0};
     web_session *s = web_session_find(session, &err);
     if (!s) return web_fail(&err);
     web_gpu_enter(false);
@@ -350,7 +349,7 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
         r.params.grammar = web_grammar_find(s->model, r.grammar, &err);
         if (!r.params.grammar) status = err.status;
     }
-    if (status == TERN_OK) status = ids_of_request(s, &r, &ids, &n_ids, &err);
+    if (status == TERN_OK) status = ids_of_request(s, &r, &ids, &err);
     if (status == TERN_OK && !s->model->group)
         status = tern_group_open(&s->model->group, s->model->model, NULL, &err);
     tern_answer *answer = NULL;
@@ -361,15 +360,17 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
         r.params.with_special = tern_answer_with_special(answer);
         s->logprobs = r.params.logprobs;
         s->n_logprobs = 0;
-        status = tern_group_add(s->model->group, s->session, ids, n_ids, &r.params, on_text, on_end,
-                                s, &err);
+        r.params.on_text = on_text;
+        r.params.on_end = on_end;
+        r.params.user = s;
+        status = tern_group_add(s->model->group, s->session, ids.ids, ids.n, &r.params, &err);
     }
     // A request refused because the session is already generating must not replace its parser.
     if (status == TERN_OK)
         s->answer = answer;
     else
         tern_answer_close(answer);
-    tern_free(ids);
+    tern_free(ids.ids);
     request_free(&r);
     return status == TERN_OK ? 0 : web_fail(&err);
 }

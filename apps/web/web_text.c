@@ -25,36 +25,36 @@ int32_t web_tokenize(int32_t id, const char *json, uint32_t n) {
     web_args args = {0};
     tern_str text = {"", 0};
     bool special = false, bos = true;
-    int32_t *ids = NULL, answer = 0;
-    size_t n_ids = 0;
+    tern_ids ids = {0};
     const web_field fields[] = {{"text", WEB_TEXT, &text, 0, 0, NULL},
                                 {"special", WEB_BOOL, &special, 0, 0, NULL},
                                 {"bos", WEB_BOOL, &bos, 0, 0, NULL}};
     const web_model *m = web_model_find(id, &err);
     tern_status status =
         m ? web_args_read(&args, "tokenize", json, n, fields, 3, &err) : TERN_ERR_ARGUMENT;
-    if (status == TERN_OK)
-        status = web_ids_of_text(m->model, text, special, bos, &ids, &n_ids, &err);
-    answer = status == TERN_OK ? web_put_ids(ids, n_ids, 0) : web_fail(&err);
-    tern_free(ids);
+    if (status == TERN_OK) status = web_ids_of_text(m->model, text, special, bos, &ids, &err);
+    int32_t answer = status == TERN_OK ? web_put_ids(ids.ids, ids.n, 0) : web_fail(&err);
+    tern_free(ids.ids);
     web_args_free(&args);
     return answer;
 }
 
+// Makes room for as many as the capacity.
+static tern_status reserve(tern_ids *out, tern_error *err) {
+    tern_free(out->ids);
+    out->ids = tern_alloc_array(TERN_MEM_MISC, out->capacity, sizeof *out->ids);
+    return out->ids ? TERN_OK : tern_fail_memory(err, out->capacity * sizeof *out->ids);
+}
+
 tern_status web_ids_of_text(const tern_model *model, tern_str text, bool special, bool bos,
-                            int32_t **ids, size_t *n_ids, tern_error *err) {
+                            tern_ids *out, tern_error *err) {
     unsigned flags = (special ? TERN_TOKENIZE_SPECIAL : 0) | (bos ? TERN_TOKENIZE_BOS : 0);
-    size_t capacity = text.len / 2 + 16; // mostly enough
+    *out = (tern_ids){.capacity = text.len / 2 + 16}; // mostly enough
     for (;;) {
-        *ids = tern_alloc_array(TERN_MEM_MISC, capacity, sizeof **ids);
-        if (!*ids) return tern_fail_memory(err, capacity * sizeof **ids);
-        tern_status status =
-            tern_tokenize(model, text.ptr, text.len, flags, *ids, capacity, n_ids, err);
-        if (status == TERN_OK && *n_ids <= capacity) return TERN_OK;
-        tern_free(*ids);
-        *ids = NULL;
-        if (status != TERN_OK) return status;
-        capacity = *n_ids;
+        TERN_TRY(reserve(out, err));
+        TERN_TRY(tern_tokenize(model, text.ptr, text.len, flags, out, err));
+        if (out->n <= out->capacity) return TERN_OK;
+        out->capacity = out->n;
     }
 }
 
@@ -63,8 +63,7 @@ int32_t web_detokenize(int32_t id, const char *json, uint32_t n) {
     web_args args = {0};
     const tern_json *array = NULL;
     bool special = false;
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
+    tern_ids ids = {0};
     tern_strbuf text = {0};
     const web_field fields[] = {{"ids", WEB_ARRAY, &array, 0, 0, NULL},
                                 {"special", WEB_BOOL, &special, 0, 0, NULL}};
@@ -72,10 +71,10 @@ int32_t web_detokenize(int32_t id, const char *json, uint32_t n) {
     tern_status status =
         m ? web_args_read(&args, "detokenize", json, n, fields, 2, &err) : TERN_ERR_ARGUMENT;
     if (status == TERN_OK && array)
-        status = web_args_ids(&args, "detokenize", array, &ids, &n_ids, &err);
+        status = web_args_ids(&args, "detokenize", array, &ids.ids, &ids.n, &err);
     if (status == TERN_OK)
-        status = tern_detokenize(m->model, ids, n_ids, special, web_append, &text, &err);
-    tern_free(ids);
+        status = tern_detokenize(m->model, &ids, special, web_append, &text, &err);
+    tern_free(ids.ids);
     web_args_free(&args);
     int32_t answer = status == TERN_OK ? 0 : web_fail(&err);
     if (answer == 0) {
@@ -107,19 +106,13 @@ tern_status web_messages_read(web_args *args, const char *what, const tern_json 
 }
 
 tern_status web_ids_of_chat(const tern_model *model, const tern_message *messages, size_t n,
-                            int32_t n_context, int32_t n_answer, int32_t **ids, size_t *n_ids,
-                            size_t *n_dropped, tern_error *err) {
-    size_t capacity = n_context > 0 ? (size_t)n_context : 4096;
+                            const tern_chat_limits *limits, tern_ids *out, tern_error *err) {
+    *out = (tern_ids){.capacity = limits->n_context > 0 ? (size_t)limits->n_context : 4096};
     for (;;) {
-        *ids = tern_alloc_array(TERN_MEM_MISC, capacity, sizeof **ids);
-        if (!*ids) return tern_fail_memory(err, capacity * sizeof **ids);
-        tern_status status = tern_chat_tokens(model, messages, n, n_context, n_answer, *ids,
-                                              capacity, n_ids, n_dropped, err);
-        if (status == TERN_OK && *n_ids <= capacity) return TERN_OK;
-        tern_free(*ids);
-        *ids = NULL;
-        if (status != TERN_OK) return status;
-        capacity = *n_ids;
+        TERN_TRY(reserve(out, err));
+        TERN_TRY(tern_chat_tokens(model, messages, n, limits, out, err));
+        if (out->n <= out->capacity) return TERN_OK;
+        out->capacity = out->n;
     }
 }
 
@@ -128,11 +121,12 @@ int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
     web_args args = {0};
     const tern_json *array = NULL;
     tern_message *messages = NULL;
-    int32_t n_context = 0, n_answer = 0, *ids = NULL;
-    size_t n_ids = 0, n_dropped = 0;
+    size_t n_dropped = 0;
+    tern_chat_limits limits = {.n_dropped = &n_dropped};
+    tern_ids ids = {0};
     const web_field fields[] = {{"messages", WEB_ARRAY, &array, 0, 0, NULL},
-                                {"context", WEB_INT, &n_context, 0, INT32_MAX, NULL},
-                                {"answer", WEB_INT, &n_answer, 0, INT32_MAX, NULL}};
+                                {"context", WEB_INT, &limits.n_context, 0, INT32_MAX, NULL},
+                                {"answer", WEB_INT, &limits.n_answer, 0, INT32_MAX, NULL}};
     const web_model *m = web_model_find(id, &err);
     tern_status status =
         m ? web_args_read(&args, "chat_tokens", json, n, fields, 3, &err) : TERN_ERR_ARGUMENT;
@@ -140,10 +134,9 @@ int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
         status = tern_fail(&err, TERN_ERR_ARGUMENT, "chat_tokens: \"messages\" is missing");
     if (status == TERN_OK) status = web_messages_read(&args, "chat_tokens", array, &messages, &err);
     if (status == TERN_OK)
-        status = web_ids_of_chat(m->model, messages, array->n, n_context, n_answer, &ids, &n_ids,
-                                 &n_dropped, &err);
-    int32_t answer = status == TERN_OK ? web_put_ids(ids, n_ids, n_dropped) : web_fail(&err);
-    tern_free(ids);
+        status = web_ids_of_chat(m->model, messages, array->n, &limits, &ids, &err);
+    int32_t answer = status == TERN_OK ? web_put_ids(ids.ids, ids.n, n_dropped) : web_fail(&err);
+    tern_free(ids.ids);
     tern_free(messages);
     web_args_free(&args);
     return answer;
@@ -154,49 +147,36 @@ int32_t web_chat_tokens(int32_t id, const char *json, uint32_t n) {
 int32_t web_request_tokens(int32_t id, const char *json, uint32_t n) {
     tern_error err = {0};
     tern_strbuf text = {0};
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
+    tern_ids ids = {0};
     tern_model_info info;
     const web_model *m = web_model_find(id, &err);
     tern_model_get_info(m ? m->model : NULL, &info);
     tern_status status =
         m ? tern_chat_format_json(m->model, json, n, web_append, &text, &err) : TERN_ERR_ARGUMENT;
     const tern_str all = {tern_strbuf_text(&text), text.len};
-    if (status == TERN_OK) status = web_ids_of_text(m->model, all, true, false, &ids, &n_ids, &err);
-    if (status == TERN_OK && info.adds_bos && (n_ids == 0 || ids[0] != info.bos_id)) {
-        tern_free(ids);
-        status = web_ids_of_text(m->model, all, true, true, &ids, &n_ids, &err);
+    if (status == TERN_OK) status = web_ids_of_text(m->model, all, true, false, &ids, &err);
+    if (status == TERN_OK && info.adds_bos && (ids.n == 0 || ids.ids[0] != info.bos_id)) {
+        tern_free(ids.ids);
+        status = web_ids_of_text(m->model, all, true, true, &ids, &err);
     }
-    int32_t answer = status == TERN_OK ? web_put_ids(ids, n_ids, 0) : web_fail(&err);
-    tern_free(ids);
+    int32_t answer = status == TERN_OK ? web_put_ids(ids.ids, ids.n, 0) : web_fail(&err);
+    tern_free(ids.ids);
     tern_strbuf_free(&text);
     return answer;
 }
 
+// json: the request itself, as tern_chat_format_json takes it.
 int32_t web_chat_format(int32_t id, const char *json, uint32_t n) {
     tern_error err = {0};
-    web_args args = {0};
-    const tern_json *array = NULL;
-    tern_message *messages = NULL;
-    bool generate = true;
     tern_strbuf text = {0};
-    const web_field fields[] = {{"messages", WEB_ARRAY, &array, 0, 0, NULL},
-                                {"generate", WEB_BOOL, &generate, 0, 0, NULL}};
     const web_model *m = web_model_find(id, &err);
     tern_status status =
-        m ? web_args_read(&args, "chat_format", json, n, fields, 2, &err) : TERN_ERR_ARGUMENT;
-    if (status == TERN_OK && !array)
-        status = tern_fail(&err, TERN_ERR_ARGUMENT, "chat_format: \"messages\" is missing");
-    if (status == TERN_OK) status = web_messages_read(&args, "chat_format", array, &messages, &err);
-    if (status == TERN_OK)
-        status = tern_chat_format(m->model, messages, array->n, generate, web_append, &text, &err);
+        m ? tern_chat_format_json(m->model, json, n, web_append, &text, &err) : TERN_ERR_ARGUMENT;
     int32_t answer = status == TERN_OK ? 0 : web_fail(&err);
     if (answer == 0) {
         tern_strbuf_json(web_result_begin(), tern_strbuf_text(&text), text.len);
         answer = web_result_end();
     }
     tern_strbuf_free(&text);
-    tern_free(messages);
-    web_args_free(&args);
     return answer;
 }

@@ -36,10 +36,7 @@ bool tern_tokenizer_is_control(const tern_tokenizer *t, int32_t id);
 tern_str tern_tokenizer_text(const tern_tokenizer *t, int32_t id);
 int32_t tern_tokenizer_find(const tern_tokenizer *t, tern_str text);
 
-typedef struct tern_ids { // growing list of ids; zero-initialise, free ids with tern_free
-    int32_t *ids;
-    size_t n, capacity;
-} tern_ids;
+// In the library a tern_ids is a growing list: zeros at first, its ids are freed with tern_free.
 // Appends. flags: tern_tokenize_flags of tern.h.
 tern_status tern_tokenizer_encode(const tern_tokenizer *t, const char *text, size_t n_bytes,
                                   unsigned flags, tern_ids *out, tern_error *err);

@@ -65,11 +65,14 @@ static void generate(tern_model *m, int lose_at, int32_t *ids) {
     tern_error err = {0};
     tern_session *s = NULL;
     const tern_sampling greedy = {0};
-    const tern_generate_params p = {.sampling = &greedy, .max_tokens = N_TEXT, .ignore_end = true};
     losing l = {.at = lose_at};
+    const tern_generate_params p = {.sampling = &greedy,
+                                    .max_tokens = N_TEXT,
+                                    .ignore_end = true,
+                                    .on_text = on_text,
+                                    .user = &l};
     tern_status status = tern_session_open(&s, m, &(tern_session_desc){.n_context = 64}, &err);
-    if (status == TERN_OK)
-        status = tern_generate_ids(s, prompt, N_PROMPT, &p, on_text, &l, NULL, &err);
+    if (status == TERN_OK) status = tern_generate_ids(s, prompt, N_PROMPT, &p, NULL, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     size_t n = 0;
     const int32_t *text = s ? tern_session_generated(s, &n) : NULL;

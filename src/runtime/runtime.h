@@ -190,6 +190,8 @@ int tern_model_graph_find(const tern_model *m, const char *name, tern_error *err
 int tern_model_flow_from(const tern_model *m, int graph, tern_vid v);
 // Passes a finished text to the caller, and frees it in any case.
 tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, tern_error *err);
+// Writes the ids that fit into the caller's memory, and the number of all.
+void tern_ids_give(tern_ids *out, const int32_t *ids, size_t n);
 // Fails if a vector holds NaN or infinity, which int8 products would turn into ordinary numbers.
 tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err);
 // The settings for embeddings in the model's files (embedding.c).

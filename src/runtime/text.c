@@ -14,50 +14,54 @@ tern_status tern_text_give(tern_strbuf *text, tern_text_fn on_text, void *user, 
     return status;
 }
 
+void tern_ids_give(tern_ids *out, const int32_t *ids, size_t n) {
+    const size_t n_fit = n < out->capacity ? n : out->capacity;
+    if (n_fit) memcpy(out->ids, ids, n_fit * sizeof *ids);
+    out->n = n;
+}
+
 static tern_status need_tokenizer(const tern_model *m, tern_error *err) {
     if (m->tokenizer) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
 }
 
 tern_status tern_tokenize(const tern_model *m, const char *text, size_t n_bytes, unsigned flags,
-                          int32_t *ids, size_t capacity, size_t *n_ids, tern_error *err) {
+                          tern_ids *out, tern_error *err) {
     tern_clear(err);
     tern_ids list = {0};
     TERN_NEED(m);
     TERN_NEED_ARRAY(text, n_bytes);
-    TERN_NEED_ARRAY(ids, capacity);
-    TERN_NEED(n_ids);
-    *n_ids = 0;
+    TERN_NEED(out);
+    TERN_NEED_ARRAY(out->ids, out->capacity);
+    out->n = 0;
     if (flags & ~(unsigned)(TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no flags %u", __func__, flags);
     TERN_TRY(need_tokenizer(m, err));
     if (!text) text = "";
     tern_status status = tern_tokenizer_encode(m->tokenizer, text, n_bytes, flags, &list, err);
-    if (status == TERN_OK) {
-        size_t n = list.n < capacity ? list.n : capacity;
-        if (n) memcpy(ids, list.ids, n * sizeof *ids);
-        *n_ids = list.n;
-    }
+    if (status == TERN_OK) tern_ids_give(out, list.ids, list.n);
     tern_free(list.ids);
     return status;
 }
 
-tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n_ids,
-                            bool with_special, tern_text_fn on_text, void *user, tern_error *err) {
+tern_status tern_detokenize(const tern_model *m, const tern_ids *ids, bool with_special,
+                            tern_text_fn on_text, void *user, tern_error *err) {
     tern_clear(err);
     tern_strbuf text = {0};
     tern_decoder d = {.with_special = with_special};
     TERN_NEED(m);
-    TERN_NEED_ARRAY(ids, n_ids);
+    TERN_NEED(ids);
+    TERN_NEED_ARRAY(ids->ids, ids->n);
     TERN_NEED(on_text);
     TERN_TRY(need_tokenizer(m, err));
-    for (size_t i = 0; i < n_ids; i++) {
-        if (ids[i] < 0 || ids[i] >= tern_tokenizer_n_vocab(m->tokenizer)) {
+    for (size_t i = 0; i < ids->n; i++) {
+        const int32_t id = ids->ids[i];
+        if (id < 0 || id >= tern_tokenizer_n_vocab(m->tokenizer)) {
             tern_strbuf_free(&text);
             return tern_fail(err, TERN_ERR_ARGUMENT, "token %d at place %zu is not in 0..%d",
-                             (int)ids[i], i + 1, (int)tern_tokenizer_n_vocab(m->tokenizer) - 1);
+                             (int)id, i + 1, (int)tern_tokenizer_n_vocab(m->tokenizer) - 1);
         }
-        tern_tokenizer_decode(m->tokenizer, &d, ids[i], &text);
+        tern_tokenizer_decode(m->tokenizer, &d, id, &text);
     }
     tern_tokenizer_decode_end(&d, &text);
     return tern_text_give(&text, on_text, user, err);
@@ -98,8 +102,7 @@ static tern_status need_template(const tern_model *m, tern_error *err) {
 }
 
 tern_status tern_chat_format(const tern_model *m, const tern_message *messages, size_t n_messages,
-                             bool add_generation_prompt, tern_text_fn on_text, void *user,
-                             tern_error *err) {
+                             tern_text_fn on_text, void *user, tern_error *err) {
     tern_clear(err);
     tern_strbuf text = {0};
     TERN_NEED(m);
@@ -110,8 +113,8 @@ tern_status tern_chat_format(const tern_model *m, const tern_message *messages, 
     }
     TERN_NEED(on_text);
     TERN_TRY(need_template(m, err));
-    tern_status status = tern_template_chat(m->chat_template, m->tokenizer, messages, n_messages,
-                                            add_generation_prompt, &text, err);
+    tern_status status =
+        tern_template_chat(m->chat_template, m->tokenizer, messages, n_messages, true, &text, err);
     if (status == TERN_OK) return tern_text_give(&text, on_text, user, err);
     tern_strbuf_free(&text);
     return status;

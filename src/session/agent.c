@@ -116,8 +116,7 @@ static void on_end(void *user, tern_session *session, const tern_generate_stats 
 static tern_status generate(answering *w, const tern_generate_params *params, tern_error *err) {
     tern_agent *a = w->agent;
     const tern_agent_event working = {.kind = TERN_AGENT_WORKING, .text = ""};
-    TERN_TRY(tern_group_add(a->group, a->session, a->ids.ids, a->ids.n, params, on_text, on_end, w,
-                            err));
+    TERN_TRY(tern_group_add(a->group, a->session, a->ids.ids, a->ids.n, params, err));
     while (!w->is_over) {
         size_t n_running;
         tern_status status = tern_group_step(a->group, &n_running, err);
@@ -173,7 +172,10 @@ static tern_status answer(tern_agent *a, agent_message *m, tern_stop_reason *rea
                           tern_error *err) {
     answering w = {.agent = a, .m = m};
     tern_generate_params params = {.sampling = &a->sampling,
-                                   .max_tokens = a->desc.max_tokens ? tokens_left(a) : 0};
+                                   .max_tokens = a->desc.max_tokens ? tokens_left(a) : 0,
+                                   .on_text = on_text,
+                                   .on_end = on_end,
+                                   .user = &w};
     double begin = tern_seconds();
     bool must_call = a->desc.must_call && a->result.n_steps == 1;
     TERN_TRY(tern_agent_take_grammar(a, must_call, &params.grammar, err));

@@ -99,8 +99,7 @@ static tern_status place_images(const reading *r, size_t n, tern_ids *ids, tern_
     if (tern_array_reserve(TERN_MEM_MISC, &all.ids, &all.capacity, 0, n_all) != 0)
         status = tern_fail_memory(err, n_all * sizeof *all.ids);
     if (status == TERN_OK)
-        status = tern_image_tokens_place(r->model, ids->ids, ids->n, images, n_images, all.ids,
-                                         all.capacity, &all.n, err);
+        status = tern_image_tokens_place(r->model, ids, images, n_images, &all, err);
     tern_free(images);
     tern_free(ids->ids);
     *ids = all;
@@ -111,7 +110,7 @@ static tern_status place_images(const reading *r, size_t n, tern_ids *ids, tern_
 static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error *err) {
     tern_strbuf text = {0};
     size_t n = keep(r, first);
-    tern_status status = tern_chat_format(r->model, r->kept, n, true, collect, &text, err);
+    tern_status status = tern_chat_format(r->model, r->kept, n, collect, &text, err);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
     if (status == TERN_OK) status = tern_chat_encode(r->model, &text, out, err);
     if (status == TERN_OK) status = place_images(r, n, out, err);
@@ -163,22 +162,24 @@ static tern_status fit(reading *r, size_t n_context, size_t n_answer, tern_ids *
 }
 
 tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
-                             size_t n_messages, int32_t n_context, int32_t n_answer, int32_t *ids,
-                             size_t capacity, size_t *n_ids, size_t *n_dropped, tern_error *err) {
+                             size_t n_messages, const tern_chat_limits *limits, tern_ids *out,
+                             tern_error *err) {
     tern_clear(err);
     reading r;
     tern_ids list = {0};
-    if (!n_ids || (!ids && capacity) || n_context < 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "tern_chat_tokens: NULL argument");
+    const tern_chat_limits most = limits ? *limits : (tern_chat_limits){0};
+    TERN_NEED(out);
+    TERN_NEED_ARRAY(out->ids, out->capacity);
+    out->n = 0;
+    if (most.n_context < 0 || most.n_answer < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s is %d: expected 1 or more, or 0",
+                         most.n_context < 0 ? "n_context" : "n_answer",
+                         (int)(most.n_context < 0 ? most.n_context : most.n_answer));
     tern_status status = open_reading(&r, model, messages, n_messages, err);
     if (status == TERN_OK)
-        status = fit(&r, (size_t)n_context, n_answer > 0 ? (size_t)n_answer : 0, &list, err);
-    if (status == TERN_OK) {
-        size_t n = list.n < capacity ? list.n : capacity;
-        if (n) memcpy(ids, list.ids, n * sizeof *ids);
-        *n_ids = list.n;
-        if (n_dropped) *n_dropped = dropped(&r);
-    }
+        status = fit(&r, (size_t)most.n_context, (size_t)most.n_answer, &list, err);
+    if (status == TERN_OK) tern_ids_give(out, list.ids, list.n);
+    if (status == TERN_OK && most.n_dropped) *most.n_dropped = dropped(&r);
     tern_free(list.ids);
     close_reading(&r);
     return status;
@@ -212,8 +213,8 @@ static tern_status make_room(void *user, const int32_t *said, size_t n_said, ter
 #define ANSWER_CONTEXTS 10 // a model that never ends is stopped after this many contexts
 
 tern_status tern_chat_answer(tern_session *session, const tern_message *messages, size_t n_messages,
-                             const tern_generate_params *params, tern_text_fn on_text, void *user,
-                             tern_chat_stats *stats, tern_error *err) {
+                             const tern_generate_params *params, tern_chat_stats *stats,
+                             tern_error *err) {
     tern_clear(err);
     answering a = {0};
     tern_ids prompt = {0};
@@ -234,8 +235,7 @@ tern_status tern_chat_answer(tern_session *session, const tern_message *messages
     if (status == TERN_OK) status = fit(&a.r, a.n_context, n_answer, &prompt, err);
     const tern_refit refit = {make_room, &a};
     if (status == TERN_OK)
-        status = tern_generate_refit(session, prompt.ids, prompt.n, &p, &refit, on_text, user,
-                                     &st.generate, err);
+        status = tern_generate_refit(session, prompt.ids, prompt.n, &p, &refit, &st.generate, err);
     if (status == TERN_OK) st.n_dropped = dropped(&a.r);
     st.n_cut = a.n_cut;
     if (stats) *stats = st;

@@ -206,7 +206,7 @@ tern_status tern_grammar_check(tern_grammar *g, const char *text, size_t n_bytes
 }
 
 tern_status tern_grammar_mask(tern_grammar *g, const char *text, size_t n_bytes, uint64_t *bits,
-                              size_t n_words, size_t *n_allowed, tern_error *err) {
+                              size_t n_words, tern_error *err) {
     tern_clear(err);
     TERN_NEED(g);
     TERN_NEED_ARRAY(text, n_bytes);
@@ -215,12 +215,11 @@ tern_status tern_grammar_mask(tern_grammar *g, const char *text, size_t n_bytes,
     if (n_words < n)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a mask of %zu words: expected %zu", n_words, n);
     memset(bits, 0, n_words * sizeof *bits);
-    if (n_allowed) *n_allowed = 0;
     tern_mutex_lock(&g->lock);
     tern_gplace place = tern_automaton_start(g->automaton);
     tern_status status = tern_automaton_add(g->automaton, &place, text, n_bytes, err);
     if (status == TERN_OK && place != TERN_PLACE_NONE)
-        status = tern_automaton_mask(g->automaton, place, bits, n_allowed, err);
+        status = tern_automaton_mask(g->automaton, place, bits, NULL, err);
     tern_mutex_unlock(&g->lock);
     return status;
 }

@@ -16,7 +16,8 @@ struct tern_embedding {
     const char *prefix; // before each text
     int32_t max_length, n_dims;
     tern_strbuf prefixed;
-    float *out;
+    float *out; // [n_texts, n_dims]
+    float *own; // the same, or NULL: out is the caller's
 };
 typedef struct tern_embedding embedder;
 
@@ -170,21 +171,24 @@ static tern_status go_on(embedder *e, bool *done, tern_error *err) {
     return begin_step(e, done, err);
 }
 
-tern_status tern_embed_poll(tern_embedding *e, bool *done, tern_error *err) {
+tern_status tern_embed_poll(tern_embedding *e, bool *done, const float **vectors, tern_error *err) {
     tern_clear(err);
     TERN_NEED(e);
     TERN_NEED(done);
+    TERN_NEED(vectors);
     *done = false;
+    *vectors = NULL;
     TERN_TRY(tern_use_begin(&e->use, "the embedding", err));
     tern_status status = go_on(e, done, err);
-    if (tern_use_end(&e->use)) tern_embed_close(e);
+    const bool is_closed = tern_use_end(&e->use);
+    if (*done && !is_closed) *vectors = e->out;
+    if (is_closed) tern_embed_close(e);
     return status;
 }
 
 static tern_status check_texts(const tern_model *m, const tern_embed_text *texts, size_t n_texts,
-                               const float *out, tern_error *err) {
+                               tern_error *err) {
     TERN_NEED_ARRAY(texts, n_texts);
-    TERN_NEED_ARRAY(out, n_texts);
     for (size_t i = 0; i < n_texts; i++) {
         TERN_NEED_ARRAY(texts[i].text, texts[i].n_bytes);
         TERN_NEED_ARRAY(texts[i].ids, texts[i].n_ids);
@@ -193,15 +197,21 @@ static tern_status check_texts(const tern_model *m, const tern_embed_text *texts
     return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
 }
 
-tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_embed_text *texts,
-                             size_t n_texts, const tern_embed_params *params, float *vectors,
-                             tern_error *err) {
-    tern_clear(err);
+static tern_status need_vectors(embedder *e, tern_error *err) {
+    const size_t n = e->reader.n_texts, row_bytes = (size_t)e->n_dims * sizeof *e->own;
+    if (e->out || n == 0) return TERN_OK;
+    e->out = e->own = tern_alloc_array(TERN_MEM_SESSION, n, row_bytes);
+    return e->own ? TERN_OK : tern_fail_memory(err, n * row_bytes);
+}
+
+// vectors NULL: in memory of its own.
+static tern_status embed_open(embedder **out, tern_model *m, const tern_embed_text *texts,
+                              size_t n_texts, const tern_embed_params *params, float *vectors,
+                              tern_error *err) {
     static const tern_embed_params defaults = {0};
-    TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
-    TERN_TRY(check_texts(m, texts, n_texts, vectors, err));
+    TERN_TRY(check_texts(m, texts, n_texts, err));
     embedder *e = tern_alloc(TERN_MEM_SESSION, sizeof *e);
     if (!e) return tern_fail_memory(err, sizeof *e);
     *e = (embedder){.reader = {.m = m, .n_texts = n_texts, .output = "embedding"},
@@ -212,6 +222,7 @@ tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_emb
     e->reader.take = take;
     e->reader.user = e;
     tern_status status = settle(e, err);
+    if (status == TERN_OK) status = need_vectors(e, err);
     if (status == TERN_OK)
         *out = e;
     else
@@ -219,10 +230,18 @@ tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_emb
     return status;
 }
 
+tern_status tern_embed_begin(tern_embedding **out, tern_model *m, const tern_embed_text *texts,
+                             size_t n_texts, const tern_embed_params *params, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(out);
+    return embed_open(out, m, texts, n_texts, params, NULL, err);
+}
+
 void tern_embed_close(tern_embedding *e) {
     if (!e || tern_use_waits(&e->use)) return;
     tern_reader_close(&e->reader);
     tern_strbuf_free(&e->prefixed);
+    tern_free(e->own);
     tern_model_let_go(e->reader.m);
     tern_free(e);
 }
@@ -231,9 +250,12 @@ tern_status tern_embed(tern_model *m, const tern_embed_text *texts, size_t n_tex
                        const tern_embed_params *params, float *out, tern_error *err) {
     tern_clear(err);
     tern_embedding *e;
-    TERN_TRY(tern_embed_begin(&e, m, texts, n_texts, params, out, err));
+    const float *vectors;
+    TERN_NEED_ARRAY(out, n_texts);
+    TERN_TRY(embed_open(&e, m, texts, n_texts, params, out, err));
     tern_status status = TERN_OK;
-    for (bool done = false; status == TERN_OK && !done;) status = tern_embed_poll(e, &done, err);
+    for (bool done = false; status == TERN_OK && !done;)
+        status = tern_embed_poll(e, &done, &vectors, err);
     tern_embed_close(e);
     return status;
 }

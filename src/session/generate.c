@@ -209,9 +209,9 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
     if (g->max_tokens <= 0) g->max_tokens = s->desc.shift_context ? 1 << 20 : s->n_context;
     g->ignore_end = params->ignore_end;
     g->fork_at = params->fork_at > 0 ? (size_t)params->fork_at : 0;
-    g->on_text = desc->on_text;
-    g->on_end = desc->on_end;
-    g->user = desc->user;
+    g->on_text = params->on_text;
+    g->on_end = params->on_end;
+    g->user = params->user;
     g->decoder.with_special = params->with_special;
     g->decoder.started = true; // the text continues: the space before its first word is kept
     if (desc->refit) g->refit = *desc->refit;
@@ -809,18 +809,12 @@ static tern_status run(tern_generation *g, tern_scratch *scratch, tern_error *er
 
 static tern_status generate(tern_session *s, const int32_t *ids, size_t n_ids,
                             const tern_generate_params *params, const tern_refit *way,
-                            tern_text_fn on_text, void *user, tern_generate_stats *stats,
-                            tern_error *err) {
+                            tern_generate_stats *stats, tern_error *err) {
     tern_generation *g;
     tern_scratch *scratch;
     size_t n_rows, n_logits;
-    const tern_generation_desc desc = {.ids = ids,
-                                       .n_ids = n_ids,
-                                       .params = params,
-                                       .refit = way,
-                                       .on_text = on_text,
-                                       .user = user,
-                                       .n_reserve = -1};
+    const tern_generation_desc desc = {
+        .ids = ids, .n_ids = n_ids, .params = params, .refit = way, .n_reserve = -1};
     TERN_TRY(tern_generation_begin(&g, s, &desc, err));
     tern_generation_rows(g, &n_rows, &n_logits);
     tern_status status = tern_scratch_take(s->model, n_rows, n_logits, &scratch, err);
@@ -832,27 +826,25 @@ static tern_status generate(tern_session *s, const int32_t *ids, size_t n_ids,
 
 tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
                                 const tern_generate_params *params, const tern_refit *way,
-                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
-                                tern_error *err) {
+                                tern_generate_stats *stats, tern_error *err) {
     TERN_NEED(s);
     TERN_TRY(tern_session_check_idle(s, err)); // a call from its own callback changes nothing
     tern_session_call call;
     tern_session_enter(&call, s);
-    tern_status status = generate(s, ids, n_ids, params, way, on_text, user, stats, err);
+    tern_status status = generate(s, ids, n_ids, params, way, stats, err);
     tern_session_leave(&call);
     return status;
 }
 
 tern_status tern_generate_ids(tern_session *s, const int32_t *ids, size_t n_ids,
-                              const tern_generate_params *params, tern_text_fn on_text, void *user,
-                              tern_generate_stats *stats, tern_error *err) {
+                              const tern_generate_params *params, tern_generate_stats *stats,
+                              tern_error *err) {
     tern_clear(err);
-    return tern_generate_refit(s, ids, n_ids, params, NULL, on_text, user, stats, err);
+    return tern_generate_refit(s, ids, n_ids, params, NULL, stats, err);
 }
 
 tern_status tern_generate(tern_session *s, const char *prompt, const tern_generate_params *params,
-                          tern_text_fn on_text, void *user, tern_generate_stats *stats,
-                          tern_error *err) {
+                          tern_generate_stats *stats, tern_error *err) {
     tern_clear(err);
     tern_ids ids = {0};
     tern_session_call call;
@@ -865,8 +857,7 @@ tern_status tern_generate(tern_session *s, const char *prompt, const tern_genera
     tern_status status =
         tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
                               TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
-    if (status == TERN_OK)
-        status = tern_generate_ids(s, ids.ids, ids.n, params, on_text, user, stats, err);
+    if (status == TERN_OK) status = tern_generate_ids(s, ids.ids, ids.n, params, stats, err);
     tern_session_leave(&call);
     tern_free(ids.ids);
     return status;

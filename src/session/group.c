@@ -244,20 +244,14 @@ static tern_status check_added(const tern_group *group, const tern_session *s, t
 }
 
 tern_status tern_group_add(tern_group *group, tern_session *s, const int32_t *ids, size_t n_ids,
-                           const tern_generate_params *params, tern_text_fn on_text,
-                           tern_end_fn on_end, void *user, tern_error *err) {
+                           const tern_generate_params *params, tern_error *err) {
     tern_clear(err);
     tern_generation *g;
     TERN_NEED(group);
     TERN_NEED(s);
     TERN_TRY(check_added(group, s, err));
-    const tern_generation_desc desc = {.ids = ids,
-                                       .n_ids = n_ids,
-                                       .params = params,
-                                       .on_text = on_text,
-                                       .on_end = on_end,
-                                       .user = user,
-                                       .n_reserve = group->n_reserve};
+    const tern_generation_desc desc = {
+        .ids = ids, .n_ids = n_ids, .params = params, .n_reserve = group->n_reserve};
     if (tern_array_reserve(TERN_MEM_SESSION, &group->running, &group->capacity, group->n_running,
                            1) != 0)
         return tern_fail_memory(err, (group->n_running + 1) * sizeof *group->running);

@@ -20,9 +20,9 @@ static void open_room(room *r) {
     *r = (room){0};
     REQUIRE_OK(tern_model_open(&r->model, path, NULL, &err), err);
     REQUIRE_OK(tern_group_open(&r->group, r->model, NULL, &err), err);
-    REQUIRE_OK(tern_tokenize(r->model, "Once upon a time", 16, TERN_TOKENIZE_BOS, r->ids, N_IDS,
-                             &r->n_ids, &err),
-               err);
+    tern_ids all = {r->ids, N_IDS, 0};
+    REQUIRE_OK(tern_tokenize(r->model, "Once upon a time", 16, TERN_TOKENIZE_BOS, &all, &err), err);
+    r->n_ids = all.n;
 }
 
 static void close_room(room *r) {
@@ -82,9 +82,10 @@ static void add(const room *r, answer *a) {
     tern_error err = {0};
     a->ended = false;
     tern_strbuf_clear(&a->text);
-    REQUIRE_OK(tern_group_add(r->group, a->session, r->ids, r->n_ids, &a->params, collect, on_end,
-                              a, &err),
-               err);
+    a->params.on_text = collect;
+    a->params.on_end = on_end;
+    a->params.user = a;
+    REQUIRE_OK(tern_group_add(r->group, a->session, r->ids, r->n_ids, &a->params, &err), err);
 }
 
 static void close_answer(answer *a) {
@@ -105,8 +106,10 @@ static void say_alone(const room *r, answer *alone, const char *pattern) {
     tern_error err = {0};
     tern_generate_stats stats = {0};
     open_answer(r, alone, pattern, false);
-    CHECK(tern_generate_ids(alone->session, r->ids, r->n_ids, &alone->params, collect, alone,
-                            &stats, &err) == TERN_OK);
+    alone->params.on_text = collect;
+    alone->params.user = alone;
+    CHECK(tern_generate_ids(alone->session, r->ids, r->n_ids, &alone->params, &stats, &err) ==
+          TERN_OK);
     CHECK_MSG(err.status == TERN_OK, "%s: %s", pattern, err.message);
     alone->reason = stats.reason;
 }

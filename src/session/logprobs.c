@@ -70,7 +70,7 @@ static size_t next_stretch(const int32_t *targets, size_t n, size_t n_rows) {
 }
 
 static tern_status score(tern_session *s, const int32_t *ids, size_t n_ids, const int32_t *targets,
-                         double *logprobs, int32_t *best, tern_error *err) {
+                         tern_target_score *out, tern_error *err) {
     size_t n_vocab = (size_t)s->model->info.n_vocab;
     // Ids and targets may be the timeline's own, which moves as it grows.
     size_t room = (size_t)s->n_context - s->n_tokens;
@@ -81,13 +81,11 @@ static tern_status score(tern_session *s, const int32_t *ids, size_t n_ids, cons
         float *scores = targets[done] >= 0 ? s->scores : NULL;
         TERN_TRY(tern_session_logits(s, ids + done, n, scores, err));
         for (size_t i = done; i < done + n; i++) {
-            int32_t top = -1;
-            logprobs[i] = 0;
+            out[i] = (tern_target_score){.best = -1};
             if (targets[i] >= 0)
-                logprobs[i] =
-                    log_probability(scores + (i - done) * n_vocab, n_vocab, targets[i], &top);
-            if (!isfinite(logprobs[i])) return tern_session_fail_scores(s, err);
-            if (best) best[i] = top;
+                out[i].logprob = log_probability(scores + (i - done) * n_vocab, n_vocab, targets[i],
+                                                 &out[i].best);
+            if (!isfinite(out[i].logprob)) return tern_session_fail_scores(s, err);
         }
         done += n;
     }
@@ -95,18 +93,18 @@ static tern_status score(tern_session *s, const int32_t *ids, size_t n_ids, cons
 }
 
 tern_status tern_session_logprobs(tern_session *s, const int32_t *ids, size_t n_ids,
-                                  const int32_t *targets, double *logprobs, int32_t *best,
+                                  const int32_t *targets, tern_target_score *scores,
                                   tern_error *err) {
     tern_clear(err);
     TERN_NEED(s);
     TERN_NEED_ARRAY(ids, n_ids);
     TERN_NEED_ARRAY(targets, n_ids);
-    TERN_NEED_ARRAY(logprobs, n_ids);
+    TERN_NEED_ARRAY(scores, n_ids);
     TERN_TRY(need_scores(s, err));
     TERN_TRY(check_targets(targets, n_ids, s->model->info.n_vocab, err));
     tern_session_call call;
     tern_session_enter(&call, s);
-    tern_status status = score(s, ids, n_ids, targets, logprobs, best, err);
+    tern_status status = score(s, ids, n_ids, targets, scores, err);
     tern_session_leave(&call);
     return status;
 }

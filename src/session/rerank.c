@@ -17,7 +17,7 @@
 
 typedef struct reranker {
     tern_reader reader;
-    const tern_embed_params *params;
+    const tern_rerank_params *params;
     tern_str query;
     int32_t max_length;
     bool decodes; // else an encoder with a classifier
@@ -66,7 +66,7 @@ static tern_status append(tern_ids *out, const tern_ids *more, tern_error *err) 
 static tern_status encode_question(reranker *k, tern_str document, tern_error *err) {
     tern_ids *ids = &k->reader.ids;
     size_t begin = ids->n, most = (size_t)k->max_length;
-    const char *instruct = k->params->prefix ? k->params->prefix : INSTRUCT;
+    const char *instruct = k->params->instruction ? k->params->instruction : INSTRUCT;
     tern_strbuf_clear(&k->text);
     tern_strbuf_printf(&k->text, "<Instruct>: %s\n<Query>: ", instruct);
     tern_strbuf_append(&k->text, k->query.ptr, k->query.len);
@@ -113,7 +113,12 @@ static tern_status settle(reranker *k, tern_error *err) {
     r->works_max = k->decodes ? LOGITS_MAX : 0;
     r->take = take;
     r->user = k;
-    return tern_reader_settle(r, k->params, m->embedding.max_length, &k->max_length, err);
+    const tern_embed_params params = {.max_length = k->params->max_length,
+                                      .n_step = k->params->n_step,
+                                      .kv_type = k->params->kv_type,
+                                      .on_progress = k->params->on_progress,
+                                      .user = k->params->user};
+    return tern_reader_settle(r, &params, m->embedding.max_length, &k->max_length, err);
 }
 
 static tern_status add(reranker *k, const tern_embed_text *text, size_t i, tern_error *err) {
@@ -137,13 +142,12 @@ static tern_status rerank(reranker *k, const tern_embed_text *documents, tern_er
     return tern_reader_finish(&k->reader, err);
 }
 
-tern_status tern_rerank(tern_model *m, const char *query, size_t n_query,
-                        const tern_embed_text *documents, size_t n_documents,
-                        const tern_embed_params *params, float *scores, tern_error *err) {
+tern_status tern_rerank(tern_model *m, const tern_embed_text *documents, size_t n_documents,
+                        const tern_rerank_params *params, float *scores, tern_error *err) {
     tern_clear(err);
-    static const tern_embed_params defaults = {0};
     TERN_NEED(m);
-    TERN_NEED_ARRAY(query, n_query);
+    TERN_NEED(params);
+    TERN_NEED_ARRAY(params->query, params->n_bytes);
     TERN_NEED_ARRAY(documents, n_documents);
     TERN_NEED_ARRAY(scores, n_documents);
     for (size_t i = 0; i < n_documents; i++)
@@ -151,8 +155,8 @@ tern_status tern_rerank(tern_model *m, const char *query, size_t n_query,
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
     reranker k = {.reader = {.m = m, .n_texts = n_documents},
-                  .params = params ? params : &defaults,
-                  .query = {n_query ? query : "", n_query},
+                  .params = params,
+                  .query = {params->n_bytes ? params->query : "", params->n_bytes},
                   .scores = scores};
     tern_model_hold(m);
     tern_status status = rerank(&k, documents, err);

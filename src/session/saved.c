@@ -212,21 +212,18 @@ tern_status tern_session_load(tern_session *s, const char *path, tern_error *err
     return status;
 }
 
-tern_status tern_session_peek(tern_session *s, const char *path, int32_t *ids, size_t capacity,
-                              size_t *n_ids, tern_error *err) {
+tern_status tern_session_peek(tern_session *s, const char *path, tern_ids *out, tern_error *err) {
     tern_clear(err);
     loading from = {.path = path, .fd = -1};
     TERN_NEED(s);
     TERN_NEED(path);
-    TERN_NEED(n_ids);
-    TERN_NEED_ARRAY(ids, capacity);
+    TERN_NEED(out);
+    TERN_NEED_ARRAY(out->ids, out->capacity);
     tern_session_call call;
     tern_session_enter(&call, s);
     tern_status status = load_front(&from, s, err);
     tern_session_leave(&call);
-    *n_ids = status == TERN_OK ? from.n_ids : 0;
-    size_t n = *n_ids < capacity ? *n_ids : capacity;
-    if (n) memcpy(ids, from.ids, n * sizeof *ids);
+    tern_ids_give(out, from.ids, status == TERN_OK ? from.n_ids : 0);
     close_loading(&from);
     return status;
 }

@@ -297,12 +297,11 @@ static tern_status size_images(looking *l, tern_image_tokens *s, const tern_imag
 
 static tern_status put_text(const looking *l, tern_image_tokens *s, size_t room, const char *text,
                             tern_error *err) {
-    size_t n;
-    TERN_TRY(tern_tokenize(l->m, text, strlen(text), TERN_TOKENIZE_SPECIAL, s->ids + s->n_ids,
-                           room - s->n_ids, &n, err));
-    if (n > room - s->n_ids)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s: \"%s\" is %zu tokens", l->m->path, text, n);
-    s->n_ids += n;
+    tern_ids to = {s->ids + s->n_ids, room - s->n_ids, 0};
+    TERN_TRY(tern_tokenize(l->m, text, strlen(text), TERN_TOKENIZE_SPECIAL, &to, err));
+    if (to.n > to.capacity)
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: \"%s\" is %zu tokens", l->m->path, text, to.n);
+    s->n_ids += to.n;
     return TERN_OK;
 }
 
@@ -438,51 +437,49 @@ static size_t n_breaks(const tern_model *m, int32_t id) {
 static tern_status join(const tern_model *m, tern_ids *to, const int32_t *ids, size_t n,
                         tern_error *err) {
     char breaks[BREAKS_MAX];
-    int32_t joined[BREAKS_MAX];
-    size_t before = 0, after = 0, first = to->n, i = 0, n_joined = 0, each;
+    int32_t room[BREAKS_MAX];
+    tern_ids joined = {room, BREAKS_MAX, 0};
+    size_t before = 0, after = 0, first = to->n, i = 0, each;
     for (; i < n && (each = n_breaks(m, ids[i])) > 0; i++) after += each;
     for (; after && first && (each = n_breaks(m, to->ids[first - 1])) > 0; first--) before += each;
     if (!before || before + after > BREAKS_MAX) return add(to, ids, n, err);
     memset(breaks, '\n', before + after);
-    TERN_TRY(tern_tokenize(m, breaks, before + after, 0, joined, BREAKS_MAX, &n_joined, err));
+    TERN_TRY(tern_tokenize(m, breaks, before + after, 0, &joined, err));
     to->n = first;
-    TERN_TRY(add(to, joined, n_joined, err));
+    TERN_TRY(add(to, joined.ids, joined.n, err));
     return add(to, ids + i, n - i, err);
 }
 
-tern_status tern_image_tokens_place(const tern_model *m, const int32_t *ids, size_t n_ids,
-                                    tern_image_tokens *const *images, size_t n_images, int32_t *out,
-                                    size_t capacity, size_t *n_out, tern_error *err) {
+tern_status tern_image_tokens_place(const tern_model *m, const tern_ids *prompt,
+                                    tern_image_tokens *const *images, size_t n_images,
+                                    tern_ids *out, tern_error *err) {
     tern_clear(err);
     TERN_NEED(m);
-    TERN_NEED(n_out);
-    TERN_NEED_ARRAY(ids, n_ids);
+    TERN_NEED(prompt);
+    TERN_NEED_ARRAY(prompt->ids, prompt->n);
     TERN_NEED_EACH(images, n_images);
-    TERN_NEED_ARRAY(out, capacity);
+    TERN_NEED(out);
+    TERN_NEED_ARRAY(out->ids, out->capacity);
+    const int32_t *ids = prompt->ids;
     size_t n_places = 0;
     tern_ids all = {0};
     tern_status status = TERN_OK;
     bool beside = false; // after an image
-    for (size_t i = 0; status == TERN_OK && i < n_ids; i++) {
+    for (size_t i = 0; status == TERN_OK && i < prompt->n; i++) {
         bool here = is_place(&m->config.vision, ids[i]) && n_places++ < n_images;
         size_t n = 1;
         const int32_t *from = here ? tern_image_tokens_ids(images[n_places - 1], &n) : &ids[i];
         status = here || beside ? join(m, &all, from, n, err) : add(&all, from, n, err);
         beside = here;
     }
-    *n_out = all.n;
-    if (status == TERN_OK && all.n && all.n <= capacity) memcpy(out, all.ids, all.n * sizeof *out);
+    if (status == TERN_OK && n_places != n_images)
+        status = tern_fail(err, TERN_ERR_ARGUMENT,
+                           "%zu images for %zu places: the text must have as many %s or what the "
+                           "model's template writes",
+                           n_images, n_places,
+                           m->config.vision.n_layers ? m->config.vision.tower->tokens[0].text
+                                                     : "tokens for images");
+    tern_ids_give(out, all.ids, status == TERN_OK ? all.n : 0); // it may be the prompt itself
     tern_free(all.ids);
-    TERN_TRY(status);
-    if (n_places != n_images)
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%zu images for %zu places: the text must have as many %s or what the "
-                         "model's template writes",
-                         n_images, n_places,
-                         m->config.vision.n_layers ? m->config.vision.tower->tokens[0].text
-                                                   : "tokens for images");
-    if (*n_out > capacity)
-        return tern_fail(err, TERN_ERR_CONTEXT_FULL,
-                         "%zu tokens with the images: there is room for %zu", *n_out, capacity);
-    return TERN_OK;
+    return status;
 }

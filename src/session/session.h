@@ -312,8 +312,7 @@ typedef struct tern_refit {
 // tern_generate_ids, using refit when the context is full; NULL: as the session's desc says.
 tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_ids,
                                 const tern_generate_params *params, const tern_refit *refit,
-                                tern_text_fn on_text, void *user, tern_generate_stats *stats,
-                                tern_error *err);
+                                tern_generate_stats *stats, tern_error *err);
 
 // ---- Conversations (chat.c) ---------------------------------------------------------------------
 
@@ -493,9 +492,6 @@ typedef struct tern_generation_desc {
     size_t n_ids;
     const tern_generate_params *params; // or NULL
     const tern_refit *refit;            // or NULL
-    tern_text_fn on_text;
-    tern_end_fn on_end;
-    void *user;
     int32_t n_reserve; // tokens of the answer for which memory is taken at once; -1: all
 } tern_generation_desc;
 

@@ -38,7 +38,7 @@ struct tern_speech {
     tern_use use;
     tern_model *m;
     const tern_speaking *speech;
-    tern_speak_params params; // voice and speaker are read only in open
+    tern_speak_params params; // ids, voice and speaker are read only in open
     stage stage;
     const float *samples; // of this step: [n_samples]
     size_t n_samples;
@@ -61,7 +61,7 @@ struct tern_speech {
     int32_t n_pending, n_wanted;
     int32_t n_frames, n_frames_most; // of the piece: generated, allowed
     int64_t n_left;                  // frames allowed for this piece and all later ones
-    tern_speak_stats *stats, own_stats;
+    tern_speak_stats stats;
     double began;
 };
 
@@ -86,7 +86,7 @@ static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, floa
     tern_status status = tern_single_run(&s->single, &batch, s->n_before, err);
     tern_placement_end_use(s->at);
     s->n_before += n;
-    s->stats->model_seconds += tern_seconds() - began;
+    s->stats.model_seconds += tern_seconds() - began;
     return status;
 }
 
@@ -242,10 +242,10 @@ static tern_status decode_pending(tern_speech *s, tern_error *err) {
     double began = tern_seconds();
     if (s->n_pending == 0) return TERN_OK;
     TERN_TRY(tern_codec_decode(s->codec, s->frames, (size_t)s->n_pending, &samples, &n, err));
-    s->stats->codec_seconds += tern_seconds() - began;
-    if (s->stats->n_frames == 0) s->stats->first_seconds = tern_seconds() - s->began;
-    s->stats->n_frames += s->n_pending;
-    s->stats->seconds = (double)(s->stats->n_frames * s->sound.codec_frame) / s->sound.codec_rate;
+    s->stats.codec_seconds += tern_seconds() - began;
+    if (s->stats.n_frames == 0) s->stats.first_seconds = tern_seconds() - s->began;
+    s->stats.n_frames += s->n_pending;
+    s->stats.seconds = (double)(s->stats.n_frames * s->sound.codec_frame) / s->sound.codec_rate;
     s->n_pending = 0;
     if (s->n_wanted < FRAMES_MOST) s->n_wanted *= 2;
     return give(s, samples, n, false, err);
@@ -274,7 +274,7 @@ static tern_status say_frame(tern_speech *s, bool *over, tern_error *err) {
 
 static tern_status say_more(tern_speech *s, tern_error *err) {
     bool over = s->n_frames == s->n_frames_most || s->n_left == 0;
-    s->stats->is_cut |= over;
+    s->stats.is_cut |= over;
     if (!over) TERN_TRY(say_frame(s, &over, err));
     if (over) s->stage = ++s->piece < s->pieces.n && s->n_left > 0 ? READ : DECODE_REST;
     return TERN_OK;
@@ -416,7 +416,7 @@ static tern_status begin(tern_speech *s, tern_model *codec, tern_error *err) {
         if (ids->ids[i] < 0 || ids->ids[i] >= s->m->config.n_vocab)
             return tern_fail(err, TERN_ERR_ARGUMENT, "token %d: expected 0 to %d", (int)ids->ids[i],
                              (int)s->m->config.n_vocab - 1);
-    s->stats->rate = s->sound.codec_rate;
+    s->stats.rate = s->sound.codec_rate;
     s->n_wanted = FRAMES_FIRST;
     TERN_TRY(open_prompt(s, &n_prompt, err));
     return open_speaking(s, codec, n_prompt, err);
@@ -424,8 +424,7 @@ static tern_status begin(tern_speech *s, tern_model *codec, tern_error *err) {
 
 // Takes over pieces, even on failure.
 static tern_status say_open(tern_speech **out, tern_model *m, tern_model *codec,
-                            tern_pieces *pieces, const tern_speak_params *params,
-                            tern_speak_stats *stats, tern_error *err) {
+                            tern_pieces *pieces, const tern_speak_params *params, tern_error *err) {
     tern_speech *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
     if (!s) {
         free_pieces(pieces);
@@ -435,8 +434,7 @@ static tern_status say_open(tern_speech **out, tern_model *m, tern_model *codec,
     s->m = m;
     tern_model_hold(m);
     s->speech = &m->config.speech;
-    if (params) s->params = *params;
-    s->stats = stats ? stats : &s->own_stats;
+    s->params = *params;
     s->began = tern_seconds();
     tern_status status = begin(s, codec, err);
     if (status == TERN_OK)
@@ -446,47 +444,43 @@ static tern_status say_open(tern_speech **out, tern_model *m, tern_model *codec,
     return status;
 }
 
-tern_status tern_speech_open_ids(tern_speech **out, tern_model *m, tern_model *codec,
-                                 const int32_t *ids, size_t n_ids, const tern_speak_params *params,
-                                 tern_speak_stats *stats, tern_error *err) {
-    tern_clear(err);
-    tern_pieces one = {0};
-    if (stats) *stats = (tern_speak_stats){0};
-    TERN_NEED(out);
-    *out = NULL;
-    TERN_NEED(m);
-    TERN_NEED(codec);
-    TERN_NEED_ARRAY(ids, n_ids);
-    if (tern_array_reserve(TERN_MEM_SESSION, &one.ends, &one.capacity, 0, 1) != 0 ||
-        tern_array_reserve(TERN_MEM_SESSION, &one.ids.ids, &one.ids.capacity, 0, n_ids + 1) != 0) {
-        free_pieces(&one);
-        return tern_fail_memory(err, (n_ids + 1) * sizeof *ids);
-    }
-    if (n_ids) memcpy(one.ids.ids, ids, n_ids * sizeof *ids);
-    one.ids.n = one.ends[0] = n_ids;
-    one.n = 1;
-    return say_open(out, m, codec, &one, params, stats, err);
+// One piece of the caller's ids.
+static tern_status take_ids(const tern_speak_params *p, tern_pieces *out, tern_error *err) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &out->ends, &out->capacity, 0, 1) != 0 ||
+        tern_array_reserve(TERN_MEM_SESSION, &out->ids.ids, &out->ids.capacity, 0, p->n_ids) != 0)
+        return tern_fail_memory(err, p->n_ids * sizeof *p->ids);
+    memcpy(out->ids.ids, p->ids, p->n_ids * sizeof *p->ids);
+    out->ids.n = out->ends[0] = p->n_ids;
+    out->n = 1;
+    return TERN_OK;
 }
 
 tern_status tern_speech_open(tern_speech **out, tern_model *m, tern_model *codec, const char *text,
-                             const tern_speak_params *params, tern_speak_stats *stats,
-                             tern_error *err) {
+                             const tern_speak_params *params, tern_error *err) {
     tern_clear(err);
+    static const tern_speak_params defaults = {0};
+    const tern_speak_params *p = params ? params : &defaults;
     tern_pieces pieces = {0};
-    if (stats) *stats = (tern_speak_stats){0};
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
     TERN_NEED(codec);
-    TERN_NEED(text);
+    TERN_NEED_ARRAY(p->ids, p->n_ids);
+    if (!text == !p->n_ids)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: expected either a text or its ids", __func__);
     tern_media_info info;
     tern_model_get_media_info(m, &info);
     if (!info.is_tts)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model is not a speech model", m->path);
-    tern_status status = encode_pieces(m, text, params ? params->voice : NULL, &pieces, err);
-    if (status == TERN_OK) return say_open(out, m, codec, &pieces, params, stats, err);
+    tern_status status =
+        text ? encode_pieces(m, text, p->voice, &pieces, err) : take_ids(p, &pieces, err);
+    if (status == TERN_OK) return say_open(out, m, codec, &pieces, p, err);
     free_pieces(&pieces);
     return status;
+}
+
+void tern_speech_get_stats(const tern_speech *s, tern_speak_stats *stats) {
+    if (stats) *stats = s ? s->stats : (tern_speak_stats){0};
 }
 
 tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_samples, bool *done,
@@ -510,34 +504,26 @@ tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_sa
 }
 
 // Runs all steps; the samples go to the caller's callback.
-static tern_status say_all(tern_speech *s, tern_error *err) {
+static tern_status say_all(tern_speech *s, tern_speak_stats *stats, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const float *samples;
     size_t n;
     for (bool done = false; !done;) {
-        TERN_TRY(tern_speech_next(s, &samples, &n, &done, err));
+        tern_status status = tern_speech_next(s, &samples, &n, &done, err);
+        tern_speech_get_stats(s, stats);
+        TERN_TRY(status);
         if (n > 0 && p->on_samples && !p->on_samples(p->user, samples, n)) return cancelled(err);
     }
     return TERN_OK;
-}
-
-tern_status tern_speak_ids(tern_model *m, tern_model *codec, const int32_t *ids, size_t n_ids,
-                           const tern_speak_params *params, tern_speak_stats *stats,
-                           tern_error *err) {
-    tern_clear(err);
-    tern_speech *s;
-    TERN_TRY(tern_speech_open_ids(&s, m, codec, ids, n_ids, params, stats, err));
-    tern_status status = say_all(s, err);
-    tern_speech_close(s);
-    return status;
 }
 
 tern_status tern_speak(tern_model *m, tern_model *codec, const char *text,
                        const tern_speak_params *params, tern_speak_stats *stats, tern_error *err) {
     tern_clear(err);
     tern_speech *s;
-    TERN_TRY(tern_speech_open(&s, m, codec, text, params, stats, err));
-    tern_status status = say_all(s, err);
+    if (stats) *stats = (tern_speak_stats){0};
+    TERN_TRY(tern_speech_open(&s, m, codec, text, params, err));
+    tern_status status = say_all(s, stats, err);
     tern_speech_close(s);
     return status;
 }

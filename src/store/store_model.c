@@ -129,5 +129,8 @@ tern_status tern_store_count_tokens(void *user, const char *text, size_t n, size
     const tern_memory_store *s = user;
     *n_tokens = (n + 3) / 4;
     if (!s->counter) return TERN_OK;
-    return tern_tokenize(s->counter, text, n, TERN_TOKENIZE_PLAIN, NULL, 0, n_tokens, err);
+    tern_ids count = {0};
+    tern_status status = tern_tokenize(s->counter, text, n, TERN_TOKENIZE_PLAIN, &count, err);
+    *n_tokens = count.n;
+    return status;
 }

@@ -32,11 +32,11 @@ static tern_status write_passages(const tern_store_hits *h, tern_strbuf *all,
 static tern_status score(const tern_recall *r, tern_embed_text *passages, float *scores,
                          tern_error *err) {
     const tern_memory_query *q = r->query;
+    const tern_rerank_params params = {.query = q->text, .n_bytes = q->n_bytes};
     tern_strbuf all = {0};
     tern_status status = write_passages(r->hits, &all, passages, err);
     if (status == TERN_OK)
-        status = tern_rerank(q->reranker, q->text, q->n_bytes, passages, r->hits->n_ranked, NULL,
-                             scores, err);
+        status = tern_rerank(q->reranker, passages, r->hits->n_ranked, &params, scores, err);
     tern_strbuf_free(&all);
     return status;
 }

@@ -47,8 +47,9 @@ TEST(training_learns_and_writes_a_model_that_runs) {
         REQUIRE_OK(tern_session_open(&s, m, NULL, &err), err);
         tern_sampling greedy = {0};
         text_sink sink = {0};
-        tern_generate_params p = {.sampling = &greedy, .max_tokens = 24};
-        CHECK(tern_generate(s, "the 4", &p, text_collect_test, &sink, NULL, &err) == TERN_OK);
+        tern_generate_params p = {
+            .sampling = &greedy, .max_tokens = 24, .on_text = text_collect_test, .user = &sink};
+        CHECK(tern_generate(s, "the 4", &p, NULL, &err) == TERN_OK);
         CHECK_MSG(strstr(sink.text, "567 the end") != NULL, "recipe %d: '%s'", recipe, sink.text);
         tern_session_close(s);
         tern_model_close(m);

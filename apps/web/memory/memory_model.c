@@ -42,17 +42,15 @@ tern_status tern_embed(tern_model *m, const tern_embed_text *texts, size_t n_tex
 }
 
 tern_status tern_tokenize(const tern_model *m, const char *text, size_t n, unsigned flags,
-                          int32_t *ids, size_t capacity, size_t *n_ids, tern_error *err) {
-    (void)m, (void)flags, (void)ids, (void)capacity, (void)err;
-    *n_ids = js_count(text, (uint32_t)n);
+                          tern_ids *out, tern_error *err) {
+    (void)m, (void)flags, (void)err;
+    out->n = js_count(text, (uint32_t)n);
     return TERN_OK;
 }
 
 // The page has no reranker.
-tern_status tern_rerank(tern_model *m, const char *query, size_t n_query,
-                        const tern_embed_text *documents, size_t n_documents,
-                        const tern_embed_params *params, float *scores, tern_error *err) {
-    (void)m, (void)query, (void)n_query, (void)documents, (void)n_documents, (void)params;
-    (void)scores, (void)err;
+tern_status tern_rerank(tern_model *m, const tern_embed_text *documents, size_t n_documents,
+                        const tern_rerank_params *params, float *scores, tern_error *err) {
+    (void)m, (void)documents, (void)n_documents, (void)params, (void)scores, (void)err;
     return TERN_ERR_UNSUPPORTED;
 }

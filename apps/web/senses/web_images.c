@@ -149,8 +149,9 @@ static tern_status find_images(const int32_t *ids, size_t n, tern_image_tokens *
 
 typedef struct placing {
     web_args args;
-    int32_t *ids, *image_ids, *out;
-    size_t n_ids, n_images, n_out;
+    tern_ids prompt, out;
+    int32_t *image_ids;
+    size_t n_images;
     tern_image_tokens **images;
 } placing;
 
@@ -163,15 +164,15 @@ static tern_status place(placing *p, const web_model *m, const char *json, uint3
     TERN_TRY(web_args_read(&p->args, "place", json, n, fields, 2, err));
     if (!ids || !images)
         return tern_fail(err, TERN_ERR_ARGUMENT, "place: \"ids\" and \"images\" are needed");
-    TERN_TRY(web_args_ids(&p->args, "place", ids, &p->ids, &p->n_ids, err));
+    TERN_TRY(web_args_ids(&p->args, "place", ids, &p->prompt.ids, &p->prompt.n, err));
     TERN_TRY(web_args_ids(&p->args, "place", images, &p->image_ids, &p->n_images, err));
     p->images = tern_alloc_array(TERN_MEM_MISC, p->n_images, sizeof *p->images);
     if (!p->images) return tern_fail_memory(err, p->n_images * sizeof *p->images);
     TERN_TRY(find_images(p->image_ids, p->n_images, p->images, &n_rows, err));
-    p->out = tern_alloc_array(TERN_MEM_MISC, p->n_ids + n_rows, sizeof *p->out);
-    if (!p->out) return tern_fail_memory(err, (p->n_ids + n_rows) * sizeof *p->out);
-    return tern_image_tokens_place(m->model, p->ids, p->n_ids, p->images, p->n_images, p->out,
-                                   p->n_ids + n_rows, &p->n_out, err);
+    p->out.capacity = p->prompt.n + n_rows;
+    p->out.ids = tern_alloc_array(TERN_MEM_MISC, p->out.capacity, sizeof *p->out.ids);
+    if (!p->out.ids) return tern_fail_memory(err, p->out.capacity * sizeof *p->out.ids);
+    return tern_image_tokens_place(m->model, &p->prompt, p->images, p->n_images, &p->out, err);
 }
 
 // {"ids", "images"}: puts images into a prompt; the result is like web_tokenize's.
@@ -181,11 +182,11 @@ int32_t web_images_place(int32_t model, const char *json, uint32_t n) {
     const web_model *m = web_model_find(model, &err);
     if (!m) return web_fail(&err);
     tern_status status = place(&p, m, json, n, &err);
-    int32_t answer = status == TERN_OK ? web_put_ids(p.out, p.n_out, 0) : web_fail(&err);
-    tern_free(p.ids);
+    int32_t answer = status == TERN_OK ? web_put_ids(p.out.ids, p.out.n, 0) : web_fail(&err);
+    tern_free(p.prompt.ids);
     tern_free(p.image_ids);
     tern_free(p.images);
-    tern_free(p.out);
+    tern_free(p.out.ids);
     web_args_free(&p.args);
     return answer;
 }

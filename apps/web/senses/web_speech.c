@@ -13,8 +13,7 @@ WEB_EXPORT(web_speak_close) int32_t web_speak_close(int32_t id);
 typedef struct speech {
     int32_t id;
     const web_model *model, *codec;
-    tern_speech *say;
-    tern_speak_stats stats;
+    tern_speech *speech;
     struct speech *next;
 } speech;
 static speech *speeches;
@@ -23,7 +22,7 @@ static int32_t last_speech;
 static void close_at(speech **at) {
     speech *s = *at;
     *at = s->next;
-    tern_speech_close(s->say);
+    tern_speech_close(s->speech);
     tern_free(s);
 }
 
@@ -76,13 +75,11 @@ static tern_status read_request(request *r, const char *json, size_t n, tern_err
 
 static tern_status begin(speech *s, const request *r, tern_error *err) {
     tern_model *model = s->model->model, *codec = s->codec->model;
+    tern_speak_params params = r->params;
     int32_t *ids = NULL;
-    size_t n = 0;
-    if (r->text)
-        return tern_speech_open(&s->say, model, codec, r->text, &r->params, &s->stats, err);
-    TERN_TRY(web_args_ids(&r->args, "speak", r->ids, &ids, &n, err));
-    tern_status status =
-        tern_speech_open_ids(&s->say, model, codec, ids, n, &r->params, &s->stats, err);
+    if (r->ids) TERN_TRY(web_args_ids(&r->args, "speak", r->ids, &ids, &params.n_ids, err));
+    params.ids = ids;
+    tern_status status = tern_speech_open(&s->speech, model, codec, r->text, &params, err);
     tern_free(ids);
     return status;
 }
@@ -123,22 +120,25 @@ static speech **place_of(int32_t id, tern_error *err) {
     return NULL;
 }
 
-// One step, by tern_speech_next: {"at", "n", "over", ...}, with samples in the module's memory,
+// One step, by tern_speech_next: {"at", "n", "done", ...}, with samples in the module's memory,
 // valid until the next step, and the text so far. May wait for the GPU.
 int32_t web_speak_next(int32_t id) {
     tern_error err = {0};
     const float *samples;
     size_t n;
-    bool over;
+    bool done;
+    tern_speak_stats now;
+    const tern_speak_stats *stats = &now;
     speech **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
-    const tern_speak_stats *stats = &(*at)->stats;
-    if (tern_speech_next((*at)->say, &samples, &n, &over, &err) != TERN_OK) return web_fail(&err);
+    if (tern_speech_next((*at)->speech, &samples, &n, &done, &err) != TERN_OK)
+        return web_fail(&err);
+    tern_speech_get_stats((*at)->speech, &now);
     tern_strbuf *b = web_result_begin();
     tern_strbuf_printf(
-        b, "{\"at\":%zu,\"n\":%zu,\"over\":%s,\"stats\":{\"rate\":%d,\"n_frames\":%d,\"seconds\":",
-        (size_t)samples, n, over ? "true" : "false", (int)stats->rate, (int)stats->n_frames);
+        b, "{\"at\":%zu,\"n\":%zu,\"done\":%s,\"stats\":{\"rate\":%d,\"n_frames\":%d,\"seconds\":",
+        (size_t)samples, n, done ? "true" : "false", (int)stats->rate, (int)stats->n_frames);
     tern_strbuf_json_number(b, stats->seconds);
     tern_strbuf_puts(b, ",\"model_seconds\":");
     tern_strbuf_json_number(b, stats->model_seconds);

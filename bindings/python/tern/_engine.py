@@ -225,7 +225,9 @@ class Engine:
         self._running[number] = job
         try:
             ids = job.ids if isinstance(job.ids, ctypes.Array) else ids_array(job.ids)
-            lib.tern_group_add(group, session, ids, len(ids), ctypes.byref(job.params), self._on_text, self._on_end, number)
+            params = c.tern_generate_params.from_buffer_copy(job.params)  # the job must not hold the engine
+            params.on_text, params.on_end, params.user = self._on_text, self._on_end, number
+            lib.tern_group_add(group, session, ids, len(ids), ctypes.byref(params))
         except BaseException as error:
             del self._running[number]
             self._release(job, [])

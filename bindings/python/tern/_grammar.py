@@ -74,7 +74,7 @@ class Grammar:
         raw, n = utf8(text), (self._n_vocab + 63) // 64
         bits = (ctypes.c_uint64 * n)()
         with self._handle as grammar:
-            lib.tern_grammar_mask(grammar, raw, len(raw), bits, n, None)
+            lib.tern_grammar_mask(grammar, raw, len(raw), bits, n)
         return [64 * i + k for i, word in enumerate(bits) if word for k in range(64) if word >> k & 1]
 
     def close(self) -> None:

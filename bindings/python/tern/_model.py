@@ -139,13 +139,14 @@ class Model:
         flags = (c.TERN_TOKENIZE_SPECIAL if special else 0) | (c.TERN_TOKENIZE_BOS if bos else 0)
         raw = raw_text("the text", text)
         with self._handle as model:
-            return _with_room(len(raw) + 16, lambda ids, room, n: lib.tern_tokenize(model, raw, len(raw), flags, ids, room, n))
+            return _with_room(len(raw) + 16, lambda ids: lib.tern_tokenize(model, raw, len(raw), flags, ids))
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids. special: include the names of control tokens."""
         array = ids_array(ids)
+        given = c.tern_ids(array, len(array), len(array))
         with self._handle as model:
-            return text_of(lib.tern_detokenize, model, array, len(array), special).decode("utf-8", "replace")
+            return text_of(lib.tern_detokenize, model, ctypes.byref(given), special).decode("utf-8", "replace")
 
     def count_tokens(self, text: Messages) -> int:
         """Number of tokens of a text, or of messages with all that the chat template adds."""
@@ -173,10 +174,12 @@ class Model:
         """Renders messages with the chat template. generate: end with the text that starts the model's answer.
         tools: functions in OpenAI's format; messages may then have "tool_calls" and "tool_call_id". switches:
         other variables of the template, such as enable_thinking."""
-        if isinstance(messages, str) or not (tools or switches or any(set(m) - {"role", "content"} for m in messages)):
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        if generate and not (tools or switches or any(set(m) - {"role", "content"} for m in messages)):
             array = messages_array(messages)
             with self._handle as model:
-                return text_of(lib.tern_chat_format, model, array, len(array), generate).decode("utf-8", "replace")
+                return text_of(lib.tern_chat_format, model, array, len(array)).decode("utf-8", "replace")
         request = dict(switches, messages=[with_places(m) for m in messages], tools=list(tools or ()), add_generation_prompt=generate)
         raw = json.dumps(request).encode()
         with self._handle as model:
@@ -202,10 +205,10 @@ class Model:
         """The ids of a conversation, how many messages did not fit, and its images, to be kept until the ids
         are in a session."""
         array, dropped = messages_array(messages), ctypes.c_size_t()
+        limits = c.tern_chat_limits(n_context=context, n_answer=answer, n_dropped=ctypes.pointer(dropped))
         images = MessageImages(self._handle, messages, array)
         with self._handle as model:
-            ids = _with_room(1024, lambda ids, room, n: lib.tern_chat_tokens(
-                model, array, len(array), context, answer, ids, room, n, ctypes.byref(dropped)))
+            ids = _with_room(1024, lambda ids: lib.tern_chat_tokens(model, array, len(array), ctypes.byref(limits), ids))
         return ids, dropped.value, images
 
     # ---- Answers ---------------------------------------------------------------------------------
@@ -284,17 +287,18 @@ class Model:
             callbacks.run(lib.tern_embed, model, array, len(array), ctypes.byref(params), pointer(out, ctypes.c_float))
         return out[0] if alone else out  # type: ignore[no-any-return]
 
-    def rerank(self, query: str, documents: Sequence[Tokens], *, prefix: Optional[str] = None, max_length: int = 0,
+    def rerank(self, query: str, documents: Sequence[str], *, instruction: Optional[str] = None, max_length: int = 0,
                step: int = 0, kv: str = "auto", on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
-        """float32 [n]: how well documents answer a query. prefix: a decoder's instruction."""
+        """float32 [n]: how well documents answer a query. instruction: for a decoder, what counts as an answer."""
         np = numpy_for("Model.rerank")
         array, raw = embed_texts(documents), raw_text("the query", query)
-        params, callbacks = embed_params(None, prefix, max_length, 0, step, kv), Callbacks()
-        params.on_progress = callbacks.progress(on_progress)
+        callbacks = Callbacks()
+        params = c.tern_rerank_params(query=raw, n_bytes=len(raw), instruction=optional(instruction),
+                                      max_length=whole("max_length", max_length), n_step=whole("step", step),
+                                      kv_type=choice("kv", kv, KV), on_progress=callbacks.progress(on_progress))
         out = np.empty(len(array), np.float32)
         with self._handle as model:
-            callbacks.run(lib.tern_rerank, model, raw, len(raw), array, len(array), ctypes.byref(params),
-                          pointer(out, ctypes.c_float))
+            callbacks.run(lib.tern_rerank, model, array, len(array), ctypes.byref(params), pointer(out, ctypes.c_float))
         return out  # type: ignore[no-any-return]
 
     # ---- Images and sound ----------------------------------------------------------------------
@@ -404,12 +408,12 @@ class Model:
 
         params.on_samples = type(params.on_samples)(callbacks.guarded(take))
         params.on_codes = type(params.on_codes)(callbacks.guarded(tell))
+        raw = text.encode() if isinstance(text, str) else None
+        if not isinstance(text, str):
+            ids = np.ascontiguousarray(text, np.int32)
+            params.ids, params.n_ids = pointer(ids, ctypes.c_int32), ids.size
         with self._handle as model, codec._handle as other:
-            if isinstance(text, str):
-                callbacks.run(lib.tern_speak, model, other, text.encode(), ctypes.byref(params), None)
-            else:
-                ids = np.ascontiguousarray(text, np.int32)
-                callbacks.run(lib.tern_speak_ids, model, other, pointer(ids, ctypes.c_int32), ids.size, ctypes.byref(params), None)
+            callbacks.run(lib.tern_speak, model, other, raw, ctypes.byref(params), None)
         sound: "numpy.ndarray[Any, Any]" = np.concatenate([np.zeros(0, np.float32), *pieces])
         return sound
 
@@ -480,12 +484,12 @@ def open_session(model: Handle, **how: Any) -> Handle:
     return Handle(out, lib.tern_session_close, model, *needs)
 
 
-def _with_room(room: int, call: Callable[[Any, int, Any], object]) -> List[int]:
-    """The ids from a function that writes them into a buffer and returns how many there are."""
-    n = ctypes.c_size_t()
+def _with_room(room: int, call: Callable[[Any], object]) -> List[int]:
+    """The ids from a function that gives them in a tern_ids."""
     while True:
-        ids = (ctypes.c_int32 * room)()
-        call(ids, room, ctypes.byref(n))
-        if n.value <= room:
-            return ids[:n.value]
-        room = n.value
+        array = (ctypes.c_int32 * room)()
+        ids = c.tern_ids(array, room)
+        call(ctypes.byref(ids))
+        if ids.n <= room:
+            return array[:ids.n]
+        room = ids.n

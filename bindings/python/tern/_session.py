@@ -95,11 +95,10 @@ class Session:
         array, wanted = ids_array(ids), ids_array(targets)
         if len(array) != len(wanted):
             refuse("%d ids and %d targets" % (len(array), len(wanted)))
-        out, best = np.zeros(len(array), np.float64), np.full(len(array), -1, np.int32)
+        scores = np.empty(len(array), np.dtype([("logprob", np.float64), ("best", np.int32)], align=True))
         with self._lock, self._free() as session:
-            Callbacks().run(lib.tern_session_logprobs, session, array, len(array), wanted, pointer(out, ctypes.c_double),
-                                      pointer(best, ctypes.c_int32))
-        return out, best
+            Callbacks().run(lib.tern_session_logprobs, session, array, len(array), wanted, pointer(scores, c.tern_target_score))
+        return np.ascontiguousarray(scores["logprob"]), np.ascontiguousarray(scores["best"])
 
     # ---- The timeline ----------------------------------------------------------------------------
 
@@ -137,11 +136,11 @@ class Session:
 
     def peek(self, path: "Union[str, os.PathLike[str]]") -> List[int]:
         """The tokens of the timeline in a file that load() would accept. The states are not read."""
-        n = ctypes.c_size_t()
         with self._lock, self._free() as session:
-            ids = (ctypes.c_int32 * self.context)()
-            Callbacks().run(lib.tern_session_peek, session, os.fsencode(path), ids, len(ids), ctypes.byref(n))
-        return list(ids[:n.value])
+            array = (ctypes.c_int32 * self.context)()
+            ids = c.tern_ids(array, len(array))
+            Callbacks().run(lib.tern_session_peek, session, os.fsencode(path), ctypes.byref(ids))
+        return list(array[:ids.n])
 
     @property
     def digest(self) -> int:

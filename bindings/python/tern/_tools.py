@@ -62,12 +62,12 @@ def imatrix(model: Model, text: str, out: Path, *, ids: Optional[Sequence[int]] 
     window: in tokens, 0: 512. limit: windows at most, 0: all. dataset: the text's name.
     """
     callbacks, stats, raw = Callbacks(), c.tern_imatrix_stats(), text.encode("utf-8", "surrogatepass")
-    desc = c.tern_imatrix_desc(window=whole("window", window), n_windows=whole("limit", limit), dataset=optional(dataset),
+    desc = c.tern_imatrix_desc(text=raw, n_bytes=len(raw), window=whole("window", window), n_windows=whole("limit", limit), dataset=optional(dataset),
                                on_progress=callbacks.progress(on_progress))
     if ids is not None:
         desc.ids, desc.n_ids = ids_array(ids), len(ids)
     with model._handle as pointer:
-        callbacks.run(lib.tern_imatrix, pointer, raw, len(raw), encoded(out), ctypes.byref(desc), ctypes.byref(stats))
+        callbacks.run(lib.tern_imatrix, pointer, encoded(out), ctypes.byref(desc), ctypes.byref(stats))
     return from_struct(ImatrixStats, stats)
 
 

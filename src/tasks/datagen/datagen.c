@@ -141,11 +141,13 @@ static tern_status begin_candidate(datagen_job *j, datagen_candidate *c, tern_se
                                          .n_stops = d->n_stops,
                                          .grammar = j->grammar,
                                          .logprobs = !j->grammar,
-                                         .with_special = j->with_special};
+                                         .with_special = j->with_special,
+                                         .on_text = on_text,
+                                         .on_end = on_end,
+                                         .user = c};
     const datagen_item *item = c->item;
     TERN_TRY(tern_session_fork(&c->session, from, n_shared, err));
-    TERN_TRY(tern_group_add(j->group, c->session, item->ids, item->n_ids, &params, on_text, on_end,
-                            c, err));
+    TERN_TRY(tern_group_add(j->group, c->session, item->ids, item->n_ids, &params, err));
     c->item->n_running++;
     j->n_running++;
     return TERN_OK;

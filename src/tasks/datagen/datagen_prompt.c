@@ -125,26 +125,27 @@ static tern_status render(const datagen_job *j, datagen_item *item, tern_error *
     if (j->desc->raw)
         tern_strbuf_append(&item->rendered, item->prompt.ptr, item->prompt.len);
     else
-        TERN_TRY(tern_chat_format(j->model, messages, n, true, append, &item->rendered, err));
+        TERN_TRY(tern_chat_format(j->model, messages, n, append, &item->rendered, err));
     return item->rendered.failed ? tern_fail_memory(err, item->rendered.len) : TERN_OK;
 }
 
-static tern_status tokens_of(const datagen_job *j, const datagen_item *item, int32_t *ids,
-                             size_t capacity, size_t *n_ids, tern_error *err) {
+static tern_status tokens_of(const datagen_job *j, const datagen_item *item, tern_ids *out,
+                             tern_error *err) {
     tern_message messages[2];
     size_t n = messages_of(j, item, messages);
-    if (!j->desc->raw)
-        return tern_chat_tokens(j->model, messages, n, 0, 0, ids, capacity, n_ids, NULL, err);
+    if (!j->desc->raw) return tern_chat_tokens(j->model, messages, n, NULL, out, err);
     return tern_tokenize(j->model, tern_strbuf_text(&item->prompt), item->prompt.len,
-                         TERN_TOKENIZE_PLAIN | TERN_TOKENIZE_BOS, ids, capacity, n_ids, err);
+                         TERN_TOKENIZE_PLAIN | TERN_TOKENIZE_BOS, out, err);
 }
 
 static tern_status tokenize(const datagen_job *j, datagen_item *item, tern_error *err) {
-    TERN_TRY(tokens_of(j, item, NULL, 0, &item->n_ids, err));
-    item->ids = tern_alloc_array(TERN_MEM_MISC, item->n_ids, sizeof *item->ids);
-    if (!item->ids) return tern_fail_memory(err, item->n_ids * sizeof *item->ids);
-    if (item->n_ids == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the prompt has no tokens");
-    return tokens_of(j, item, item->ids, item->n_ids, &item->n_ids, err);
+    tern_ids all = {0};
+    TERN_TRY(tokens_of(j, item, &all, err));
+    all.ids = item->ids = tern_alloc_array(TERN_MEM_MISC, all.n, sizeof *item->ids);
+    if (!item->ids) return tern_fail_memory(err, all.n * sizeof *item->ids);
+    if (all.n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the prompt has no tokens");
+    all.capacity = item->n_ids = all.n;
+    return tokens_of(j, item, &all, err);
 }
 
 tern_status tern_datagen_item_prompt(datagen_job *j, datagen_item *item, tern_error *err) {

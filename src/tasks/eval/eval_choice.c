@@ -45,9 +45,8 @@ typedef struct run {
     bool has_examples;
     tern_eval_item item, example;
     tern_eval_store store;
-    tern_ids context, whole; // tokens
-    int32_t *best;           // [n_room]
-    double *logprobs;        // [n_room]
+    tern_ids context, whole;   // tokens
+    tern_target_score *scores; // [n_room]
     size_t n_room;
     mean acc, norm, bytes, nll;
     tern_status first_fault; // of the first faulty item
@@ -105,11 +104,9 @@ static tern_status encode_pair(run *r, int answer, size_t *n_context, tern_error
 
 static tern_status need_room(run *r, size_t n, tern_error *err) {
     if (n <= r->n_room) return TERN_OK;
-    void *best = tern_realloc(TERN_MEM_MISC, r->best, n * sizeof *r->best);
-    if (best) r->best = best;
-    void *logprobs = tern_realloc(TERN_MEM_MISC, r->logprobs, n * sizeof *r->logprobs);
-    if (logprobs) r->logprobs = logprobs;
-    if (!best || !logprobs) return tern_fail_memory(err, n * sizeof *r->logprobs);
+    tern_target_score *room = tern_realloc(TERN_MEM_MISC, r->scores, n * sizeof *room);
+    if (!room) return tern_fail_memory(err, n * sizeof *room);
+    r->scores = room;
     r->n_room = n;
     return TERN_OK;
 }
@@ -133,12 +130,12 @@ static tern_status score_continuation(run *r, int answer, size_t n, tern_eval_sc
     if (n_before > most) n_before = most;
     TERN_TRY(need_room(r, n, err));
     TERN_TRY(tern_session_sync(r->session, ids - (n_before - 1), n_before - 1, NULL, err));
-    TERN_TRY(tern_session_logprobs(r->session, ids, n, ids + 1, r->logprobs, r->best, err));
+    TERN_TRY(tern_session_logprobs(r->session, ids, n, ids + 1, r->scores, err));
     scores->logprobs[answer] = 0;
     scores->greedy[answer] = true;
     for (size_t i = 0; i < n; i++) {
-        scores->logprobs[answer] += r->logprobs[i];
-        scores->greedy[answer] &= r->best[i] == ids[i + 1];
+        scores->logprobs[answer] += r->scores[i].logprob;
+        scores->greedy[answer] &= r->scores[i].best == ids[i + 1];
     }
     if (!isnan(scores->logprobs[answer])) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "answer %d: the model produced NaN or infinity",
@@ -393,7 +390,6 @@ fail:
     tern_strbuf_free(&r.text);
     tern_free(r.context.ids);
     tern_free(r.whole.ids);
-    tern_free(r.best);
-    tern_free(r.logprobs);
+    tern_free(r.scores);
     return status;
 }

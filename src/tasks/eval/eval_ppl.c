@@ -27,7 +27,7 @@ typedef struct run {
     tern_strbuf text;       // their text...
     size_t *ends;           // ...and where in it each ends, [ids.n]
     int32_t *fed, *targets; // [window]
-    double *logprobs;
+    tern_target_score *scores;
     double squares;
     tern_perplexity *out;
 } run;
@@ -57,10 +57,11 @@ static tern_status score(run *r, const window *w, tern_error *err) {
     for (size_t i = 0; i < n; i++)
         r->targets[i] = w->begin + i + 1 >= w->first_scored ? ids[i + 1] : -1;
     tern_session_reset(r->session);
-    TERN_TRY(tern_session_logprobs(r->session, r->fed, n, r->targets, r->logprobs, NULL, err));
+    TERN_TRY(tern_session_logprobs(r->session, r->fed, n, r->targets, r->scores, err));
     for (size_t i = 0; i < n; i++) {
-        r->out->nll -= r->logprobs[i]; // 0 where no score was requested
-        r->squares += r->logprobs[i] * r->logprobs[i];
+        const double logprob = r->scores[i].logprob; // 0 where no score was requested
+        r->out->nll -= logprob;
+        r->squares += logprob * logprob;
     }
     r->out->n_scored += w->end - w->first_scored;
     count_text(r, w->first_scored, w->end);
@@ -141,9 +142,9 @@ static tern_status allocate(run *r, tern_error *err) {
     size_t n = (size_t)r->out->window;
     r->fed = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->fed);
     r->targets = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->targets);
-    r->logprobs = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->logprobs);
-    return r->fed && r->targets && r->logprobs ? TERN_OK
-                                               : tern_fail_memory(err, n * sizeof *r->logprobs);
+    r->scores = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->scores);
+    return r->fed && r->targets && r->scores ? TERN_OK
+                                             : tern_fail_memory(err, n * sizeof *r->scores);
 }
 
 static void finish(const run *r) {
@@ -192,7 +193,7 @@ fail:
     tern_free(r.ends);
     tern_free(r.fed);
     tern_free(r.targets);
-    tern_free(r.logprobs);
+    tern_free(r.scores);
     tern_strbuf_free(&r.text);
     return status;
 }

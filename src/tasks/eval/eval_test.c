@@ -384,44 +384,44 @@ static double slow_score(rig *r, const int32_t *ids, size_t first, size_t n, boo
 
 // The score of continuation after context, as the tiny tokenizer splits the two together.
 static double slow_pair(rig *r, const char *context, const char *continuation, bool *greedy) {
-    int32_t ids[2048], before[2048];
+    int32_t ids[2048], front[2048];
+    tern_ids all = {ids, 2048, 0}, before = {front, 2048, 1};
     char both[2048];
-    size_t n, n_before = 1;
     snprintf(both, sizeof both, "%s %s", context, continuation);
-    CHECK(tern_tokenize(r->model, both, strlen(both), TERN_TOKENIZE_BOS, ids, 2048, &n, NULL) ==
-          TERN_OK);
+    CHECK(tern_tokenize(r->model, both, strlen(both), TERN_TOKENIZE_BOS, &all, NULL) == TERN_OK);
     if (*context)
-        CHECK(tern_tokenize(r->model, context, strlen(context), TERN_TOKENIZE_BOS, before, 2048,
-                            &n_before, NULL) == TERN_OK);
-    return slow_score(r, ids, n_before, n, greedy);
+        CHECK(tern_tokenize(r->model, context, strlen(context), TERN_TOKENIZE_BOS, &before, NULL) ==
+              TERN_OK);
+    return slow_score(r, ids, before.n, all.n, greedy);
 }
 
 TEST(session_logprobs_are_those_of_the_logits) {
     rig r = {0};
-    int32_t ids[40], targets[40], best[40];
-    double got[40];
+    int32_t ids[40], targets[40];
+    tern_target_score got[40];
     if (!rig_open(&r, 41, 7)) return;
     for (int i = 0; i < 40; i++) {
         ids[i] = (i * 37 + 5) % 300;
         targets[i] = i % 9 < 4 ? -1 : (i * 11) % 300;
     }
-    REQUIRE(tern_session_logprobs(r.session, ids, 40, targets, got, best, NULL) == TERN_OK);
+    REQUIRE(tern_session_logprobs(r.session, ids, 40, targets, got, NULL) == TERN_OK);
     CHECK(tern_session_n_tokens(r.session) == 40);
     for (int i = 0; i < 40; i++) {
         int32_t sequence[41];
         bool greedy;
         if (targets[i] < 0) {
-            CHECK(got[i] == 0 && best[i] == -1);
+            CHECK(got[i].logprob == 0 && got[i].best == -1);
             continue;
         }
         memcpy(sequence, ids, sizeof ids);
         sequence[i + 1] = targets[i];
         double want = slow_score(&r, sequence, (size_t)i + 1, (size_t)i + 2, &greedy);
-        CHECK_MSG(fabs(got[i] - want) < 1e-5, "token %d: %.9g, not %.9g", i, got[i], want);
-        CHECK(greedy == (best[i] == targets[i]));
+        CHECK_MSG(fabs(got[i].logprob - want) < 1e-5, "token %d: %.9g, not %.9g", i, got[i].logprob,
+                  want);
+        CHECK(greedy == (got[i].best == targets[i]));
     }
     targets[3] = 300;
-    CHECK(tern_session_logprobs(r.session, ids, 4, targets, got, NULL, NULL) == TERN_ERR_ARGUMENT);
+    CHECK(tern_session_logprobs(r.session, ids, 4, targets, got, NULL) == TERN_ERR_ARGUMENT);
     rig_close(&r);
 }
 
@@ -437,12 +437,11 @@ TEST(eval_perplexity_of_both_conventions) {
     tern_perplexity p;
     tern_error err = {0};
     int32_t ids[256], window[32];
-    size_t n;
+    tern_ids all = {ids, 256, 0};
     bool greedy;
     if (!rig_open(&r, 42, 0)) return;
-    REQUIRE_OK(
-        tern_tokenize(r.model, story, sizeof story - 1, TERN_TOKENIZE_BOS, ids, 256, &n, &err),
-        err);
+    REQUIRE_OK(tern_tokenize(r.model, story, sizeof story - 1, TERN_TOKENIZE_BOS, &all, &err), err);
+    const size_t n = all.n;
     // llama.cpp: windows of 32, the last 15 tokens of each are scored, BOS overwrites the first.
     tern_perplexity_desc desc = {.window = 32};
     REQUIRE_OK(tern_eval_perplexity(r.session, story, sizeof story - 1, &desc, &p, &err), err);
@@ -723,7 +722,7 @@ TEST(eval_cuts_the_beginning_of_what_is_too_long) {
     bool greedy;
     char line[512], context[200];
     int32_t ids[300];
-    size_t n;
+    tern_ids all = {ids, 300, 0};
     if (!rig_open(&r, 46, 0)) return;
     for (int i = 0; i < 150; i++) context[i] = (char)('a' + i % 26);
     context[150] = 0;
@@ -734,12 +733,11 @@ TEST(eval_cuts_the_beginning_of_what_is_too_long) {
     REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
     CHECK(result.n_cut == 1);
     strcat(context, " xyz");
-    REQUIRE_OK(
-        tern_tokenize(r.model, context, strlen(context), TERN_TOKENIZE_BOS, ids, 300, &n, &err),
-        err);
+    REQUIRE_OK(tern_tokenize(r.model, context, strlen(context), TERN_TOKENIZE_BOS, &all, &err),
+               err);
     other = r;
     REQUIRE_OK(tern_session_open(&other.session, r.model, NULL, &err), err);
-    double want = slow_score(&other, ids + n - 97, 93, 97, &greedy); // " xyz" has four tokens
+    double want = slow_score(&other, ids + all.n - 97, 93, 97, &greedy); // " xyz" has four tokens
     CHECK_MSG(fabs(recorded(results, 0, 0) - want) < 1e-4, "%.9g, not %.9g",
               recorded(results, 0, 0), want);
     tern_session_close(other.session);
@@ -896,8 +894,8 @@ TEST(eval_survives_failing_allocations) {
     tern_perplexity p;
     if (!rig_open(&r, 50, 0)) return;
     // From now on the session keeps its room for scores.
-    CHECK(tern_session_logprobs(r.session, (int32_t[]){1}, 1, (int32_t[]){2}, (double[1]){0}, NULL,
-                                NULL) == TERN_OK);
+    CHECK(tern_session_logprobs(r.session, (int32_t[]){1}, 1, (int32_t[]){2},
+                                (tern_target_score[1]){{0}}, NULL) == TERN_OK);
     tern_eval_desc desc = {.task = "piqa", .path = write_file("oom.jsonl", piqa), .n_shots = 1};
     desc.shots_path = write_file("oom_shots.jsonl", shot);
     desc.results_path = test_tmp("oom.results");

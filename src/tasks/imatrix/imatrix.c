@@ -268,11 +268,11 @@ static tern_status check(job *j, tern_error *err) {
     return tern_model_refuse_damaged(m, err);
 }
 
-static tern_status take_ids(job *j, const char *text, size_t n_bytes, tern_error *err) {
+static tern_status take_ids(job *j, tern_error *err) {
     const tern_imatrix_desc *d = j->desc;
     if (!d->ids)
-        return tern_tokenizer_encode(j->model->tokenizer, text, n_bytes, TERN_TOKENIZE_BOS, &j->ids,
-                                     err);
+        return tern_tokenizer_encode(j->model->tokenizer, d->n_bytes ? d->text : "", d->n_bytes,
+                                     TERN_TOKENIZE_BOS, &j->ids, err);
     j->ids.ids = tern_alloc_array(TERN_MEM_MISC, d->n_ids, sizeof *d->ids);
     if (!j->ids.ids) return tern_fail_memory(err, d->n_ids * sizeof *d->ids);
     for (; j->ids.n < d->n_ids; j->ids.n++) {
@@ -285,10 +285,9 @@ static tern_status take_ids(job *j, const char *text, size_t n_bytes, tern_error
     return TERN_OK;
 }
 
-static tern_status collect(job *j, const char *text, size_t n_bytes, const char *out,
-                           tern_error *err) {
+static tern_status collect(job *j, const char *out, tern_error *err) {
     TERN_TRY(check(j, err));
-    TERN_TRY(take_ids(j, text, n_bytes, err));
+    TERN_TRY(take_ids(j, err));
     if (j->ids.n < 2)
         return tern_fail(err, TERN_ERR_ARGUMENT, "the text has %zu token%s: expected 2 or more",
                          j->ids.n, j->ids.n == 1 ? "" : "s");
@@ -305,18 +304,17 @@ static tern_status collect(job *j, const char *text, size_t n_bytes, const char 
                                 j->window, err);
 }
 
-tern_status tern_imatrix(tern_model *m, const char *text, size_t n_bytes, const char *out,
-                         const tern_imatrix_desc *desc, tern_imatrix_stats *stats,
-                         tern_error *err) {
+tern_status tern_imatrix(tern_model *m, const char *out, const tern_imatrix_desc *desc,
+                         tern_imatrix_stats *stats, tern_error *err) {
     tern_clear(err);
-    static const tern_imatrix_desc defaults = {0};
     TERN_NEED(m);
-    TERN_NEED_ARRAY(text, n_bytes);
     TERN_NEED(out);
-    if (desc) TERN_NEED_ARRAY(desc->ids, desc->n_ids);
-    job j = {.model = m, .desc = desc ? desc : &defaults};
+    TERN_NEED(desc);
+    TERN_NEED_ARRAY(desc->text, desc->n_bytes);
+    TERN_NEED_ARRAY(desc->ids, desc->n_ids);
+    job j = {.model = m, .desc = desc};
     tern_model_hold(m);
-    tern_status status = collect(&j, text, n_bytes, out, err);
+    tern_status status = collect(&j, out, err);
     if (stats)
         *stats = (tern_imatrix_stats){.n_tokens = j.n_tokens,
                                       .n_windows = j.n_windows,

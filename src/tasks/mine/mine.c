@@ -172,7 +172,7 @@ static tern_status make_beginning(own_text *t, const tern_model_info *info, uint
     const tern_generate_params p = {
         .sampling = &draw, .max_tokens = BEGINNING - 1, .ignore_end = true};
     ids[0] = start;
-    TERN_TRY(tern_generate_ids(t->session, ids, 1, &p, NULL, NULL, NULL, err));
+    TERN_TRY(tern_generate_ids(t->session, ids, 1, &p, NULL, err));
     const int32_t *drawn = tern_session_generated(t->session, n);
     memcpy(ids + 1, drawn, *n * sizeof *ids);
     ++*n;
@@ -190,7 +190,7 @@ static tern_status write_own(own_text *t, const tern_model_info *info, uint64_t 
         TERN_TRY(read_window(t->beginnings, document, ids, &n, err));
     else
         TERN_TRY(make_beginning(t, info, document, ids, &n, err));
-    TERN_TRY(tern_generate_ids(t->session, ids, n, &p, NULL, NULL, NULL, err));
+    TERN_TRY(tern_generate_ids(t->session, ids, n, &p, NULL, err));
     const int32_t *written = tern_session_generated(t->session, &n);
     memcpy(t->ids + here * OWN, written, n * sizeof *written);
     t->n[here] = (int32_t)n;

@@ -161,7 +161,7 @@ static bool write_shard(const char *path, tern_model *model, tern_error *err) {
     for (int32_t i = 0; i < 30 && status == TERN_OK; i++) {
         const int32_t prompt[2] = {i * 9 % 280 + 3, i * 5 % 250 + 3};
         tern_generate_params p = {.sampling = &sampling, .max_tokens = 150, .ignore_end = true};
-        status = tern_generate_ids(s, prompt, 2, &p, NULL, NULL, NULL, err);
+        status = tern_generate_ids(s, prompt, 2, &p, NULL, err);
         const int32_t *ids = tern_session_generated(s, &n);
         if (status == TERN_OK) status = tern_shard_write(w, ids, n, err);
     }
@@ -242,7 +242,7 @@ TEST(mine_of_own_text_is_what_drafts_need) {
         const int32_t prompt[2] = {i * 9 % 280 + 3, i * 5 % 250 + 3};
         const tern_sampling greedy = {0};
         const tern_generate_params p = {.sampling = &greedy, .max_tokens = 100};
-        REQUIRE_OK(tern_generate_ids(s, prompt, 2, &p, NULL, NULL, &gs, &err), err);
+        REQUIRE_OK(tern_generate_ids(s, prompt, 2, &p, &gs, &err), err);
         drafted += gs.draft.n_drafted;
         accepted += gs.draft.n_accepted;
     }

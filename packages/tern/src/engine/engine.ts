@@ -266,8 +266,8 @@ class WasmModel implements Model {
   requestTokens(request: ChatRequest): Int32Array {
     return Int32Array.from(this.#ask<{ ids: number[] }>(request, (x, at, n) => x.web_request_tokens(this.id, at, n)).ids);
   }
-  chatFormat(messages: readonly Message[], options: { generate?: boolean } = {}): string {
-    return this.#ask({ ...options, messages }, (x, at, n) => x.web_chat_format(this.id, at, n));
+  chatFormat(messages: readonly Message[], { generate = true }: { generate?: boolean } = {}): string {
+    return this.#ask({ messages, add_generation_prompt: generate }, (x, at, n) => x.web_chat_format(this.id, at, n));
   }
 
   session(options: SessionOptions = {}): Session {

@@ -167,7 +167,7 @@ export function openTranscriber(model: Caller, params: TranscribeParams): Transc
   };
 }
 
-interface Step { at: number; n: number; over: boolean; stats: object }
+interface Step { at: number; n: number; done: boolean; stats: object }
 
 export async function speak(model: Caller, codec: Caller, text: string | readonly number[], { speaker, ...params }: SpeakParams,
   onSamples: (samples: Float32Array<ArrayBuffer>) => void, signal: AbortSignal | undefined): Promise<SpeakStats> {
@@ -187,7 +187,7 @@ export async function speak(model: Caller, codec: Caller, text: string | readonl
         if (step?.n) onSamples(module.floats(step.at, step.n));
         return status;
       });
-      if (step!.over) return fromModule(step!.stats) as SpeakStats;
+      if (step!.done) return fromModule(step!.stats) as SpeakStats;
       await nextTask();
     }
   } finally {
