@@ -1,12 +1,13 @@
 #!/bin/sh
 # Each public header alone: as C and as C++, its examples, its structs initialised with = {0} and, as
 # C++, with = {}, the way that gives no warning; the functions of all of them called with nothing
-# (null_calls.c); and whether each that can fail begins with an error that says nothing.
+# (null_calls.c); whether each that can fail begins with an error that says nothing; and whether none
+# has more than six parameters: what a call has beyond that belongs into a struct.
 # usage: header_test.sh BUILD MODEL CC CXX LIBS...
 #
 # Seen to fail: a status as tern_error's first member (C++ takes no 0 for it), a function that
 # null_calls.c does not call, an example with a word left out, tern_train.h without its #include,
-# a type of tern_tools.h in tern.h.
+# a type of tern_tools.h in tern.h, tern_embed_begin with its vectors as a seventh parameter.
 set -eu
 build=$1 model=$2 cc=$3 cxx=$4
 shift 4
@@ -52,6 +53,19 @@ sed -n 's/^TERN_API .*[ *]\(tern_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort -u >"$
 lines=$(cat include/*.h | grep -c '^TERN_API ')
 [ "$(wc -l <"$to/functions")" -eq "$lines" ] ||
     { echo "include: $lines lines begin with TERN_API, but not as many functions were found" >&2; exit 1; }
+awk '/^TERN_API / { declaration = ""; open = 1 }
+     open { sub(/\/\/.*/, ""); declaration = declaration $0 }
+     open && /;/ {
+         open = 0; depth = 0; n = 1
+         for (i = 1; i <= length(declaration); i++) {
+             c = substr(declaration, i, 1)
+             depth += (c == "(") - (c == ")")
+             n += c == "," && depth == 1
+         }
+         match(declaration, /tern_[a-z0-9_]*\(/)
+         if (n > 6) print FILENAME ": " substr(declaration, RSTART, RLENGTH - 1) " has " n " parameters: expected 6 or fewer"
+     }' include/*.h >"$to/long"
+[ ! -s "$to/long" ] || { cat "$to/long" >&2; exit 1; }
 # src/store/store_none.c is what stands for the others in a build without SQLite.
 sed -n 's/^TERN_API tern_status \(tern_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort >"$to/failing"
 find src -name '*.c' ! -name '*_test.c' ! -name store_none.c -exec awk '
