@@ -259,9 +259,9 @@ static void open_crowd(const bench *b, tern_plan *plan, crowd *c) {
                             .n_tokens = n,
                             .outputs = c->outputs,
                             .n_outputs = n_outputs,
-                            .top_k = 1,
-                            .top_ids = c->top,
-                            .top_logits = c->logits};
+                            .wants.top_k = 1,
+                            .wants.top_ids = c->top,
+                            .wants.top_logits = c->logits};
 }
 
 static void close_crowd(const bench *b, crowd *c) {
@@ -395,10 +395,10 @@ static double seconds_drafting(const bench *b, tern_plan *plan) {
     tern_batch batch = {.ids = &ids[2],
                         .n_tokens = 1,
                         .n_outputs = 1,
-                        .top_k = 1,
-                        .top_ids = top,
-                        .top_logits = logits,
-                        .drafting = &q};
+                        .wants.top_k = 1,
+                        .wants.top_ids = top,
+                        .wants.top_logits = logits,
+                        .wants.drafting = &q};
     double start = 0;
     int n_runs = 0;
     for (int i = 0; n_runs < b->n_steps; i++) {

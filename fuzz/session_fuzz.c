@@ -33,7 +33,7 @@ static void read_states(tern_model *m, const uint8_t *bytes, size_t n) {
     if (tern_lease_read(l, ids, N_IDS, get, &from, &err) == TERN_OK)
         for (int32_t at = N_IDS; at > 0; at -= 13) { // on, and back to snapshots
             const tern_work w = {.lease = l, .ids = ids, .n_ids = 3, .first_pos = at};
-            tern_model_compute(m, &w, 1, &(tern_wanted){0}, &err);
+            tern_model_compute(m, &w, 1, &(tern_wants){0}, &err);
         }
     tern_lease_close(l);
 }

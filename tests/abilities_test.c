@@ -366,9 +366,8 @@ static float *numbers_of(const char *path, const tern_lora *lora, size_t *n) {
     size_t n_embd = (size_t)m->config.n_embd, n_cols = embeds ? n_embd : (size_t)m->config.n_vocab;
     float *out = calloc(N_ROWS * n_cols + n_embd, sizeof *out);
     fill_ids(ids, N_ROWS, (int32_t)m->config.n_vocab, 9);
-    const tern_wanted wanted = {.outputs = {embeds ? "hidden" : "logits", "embedding"},
-                                .data = {out, embeds ? out + N_ROWS * n_cols : NULL},
-                                .n_bindings = embeds ? 2 : 1};
+    const tern_wants wanted = {.outputs = {embeds ? "hidden" : "logits", "embedding"},
+                               .data = {out, embeds ? out + N_ROWS * n_cols : NULL}};
     bool ok = tern_lease_open(&lease, m, 128, TERN_KV_F32, &err) == TERN_OK;
     const tern_work work = {.lease = lease, .ids = ids, .n_ids = N_ROWS, .n_outputs = N_ROWS};
     ok = ok && tern_model_compute(m, &work, 1, &wanted, &err) == TERN_OK;
@@ -606,7 +605,7 @@ TEST(abilities_memory_is_what_is_said) {
             for (int32_t i = 0; i < 2; i++) {
                 const tern_work work = {
                     .lease = lease, .ids = ids, .n_ids = 160, .first_pos = i * 160};
-                CHECK(tern_model_compute(m, &work, 1, &(tern_wanted){0}, &err) == TERN_OK);
+                CHECK(tern_model_compute(m, &work, 1, &(tern_wants){0}, &err) == TERN_OK);
                 bytes[i] = tern_lease_bytes(lease);
             }
             uint64_t grown = bytes[1] - bytes[0], all = 320 * info.kv_bytes_per_token;

@@ -400,7 +400,7 @@ TEST(compute_a_whole_text_needs_a_batch_for_it) {
                err);
     REQUIRE_OK(tern_lease_open(&lease, m, 64, TERN_KV_F32, &err), err);
     const tern_work work = {.lease = lease, .ids = ids, .n_ids = 20};
-    const tern_wanted wanted = {.outputs = {"embedding"}, .data = {one}, .n_bindings = 1};
+    const tern_wants wanted = {.outputs = {"embedding"}, .data = {one}};
     CHECK(tern_model_compute(m, &work, 1, &wanted, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "reads a text as a whole: 20 tokens are more than the 8"), "%s",
               err.message);

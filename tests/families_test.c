@@ -431,7 +431,7 @@ TEST(families_embeddings_are_no_scores) {
               err.message);
     REQUIRE_OK(tern_lease_open(&lease, model, 16, TERN_KV_F32, &err), err);
     const tern_work work = {.lease = lease, .ids = &id, .n_ids = 1, .n_outputs = 1};
-    const tern_wanted wanted = {.outputs = {"logits"}, .data = {scores}, .n_bindings = 1};
+    const tern_wants wanted = {.outputs = {"logits"}, .data = {scores}};
     CHECK(tern_model_compute(model, &work, 1, &wanted, &err) == TERN_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.message, "has no output \"logits\""), "%s", err.message);
     tern_lease_close(lease);
@@ -468,8 +468,7 @@ static void check_embedding(const char *folder, const char *model_path) {
     REQUIRE_OK(tern_lease_open(&lease, model, 64, TERN_KV_F32, &err), err);
     const tern_work work = {
         .lease = lease, .ids = ids, .n_ids = (int32_t)n_ids, .n_outputs = (int32_t)n_ids};
-    const tern_wanted wanted = {
-        .outputs = {"hidden", "embedding"}, .data = {rows, one}, .n_bindings = 2};
+    const tern_wants wanted = {.outputs = {"hidden", "embedding"}, .data = {rows, one}};
     tern_status status = tern_model_compute(model, &work, 1, &wanted, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     double off = golden_distance(rows, hidden, n_hidden);

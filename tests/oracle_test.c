@@ -661,8 +661,7 @@ static void check_encoder(const char *oracle, const char *model_path, const tern
     float *rows = calloc(n_hidden, sizeof *rows), *one = calloc(n_embedding, sizeof *one);
     const tern_work work = {
         .lease = lease, .ids = ids, .n_ids = (int32_t)n_ids, .n_outputs = (int32_t)n_ids};
-    const tern_wanted wanted = {
-        .outputs = {"hidden", "embedding"}, .data = {rows, one}, .n_bindings = 2};
+    const tern_wants wanted = {.outputs = {"hidden", "embedding"}, .data = {rows, one}};
     tern_status status = tern_model_compute(model, &work, 1, &wanted, &err);
     CHECK_MSG(status == TERN_OK, "%s: %s", model_path, err.message);
     bool close = close_logits(rows, hidden, n_ids, n_embedding, bounds, &c);

@@ -169,7 +169,7 @@ static void compute(schedule *s) {
         room -= works[n_works++].n_ids;
     }
     if (n_works == 0) return;
-    const tern_wanted wanted = {.outputs = {"logits"}, .data = {s->logits}, .n_bindings = 1};
+    const tern_wants wanted = {.outputs = {"logits"}, .data = {s->logits}};
     if (draw(s, 12) == 0) tern_mem_fail_at(1 + draw(s, 6));
     tern_status status = tern_model_compute(s->model, works, n_works, &wanted, &err);
     tern_mem_fail_at(0);
@@ -213,7 +213,7 @@ static void compare(schedule *s, const timeline *t) {
         check(s, false, err.message);
         return;
     }
-    const tern_wanted wanted = {.outputs = {"logits"}, .data = {s->logits}, .n_bindings = 1};
+    const tern_wants wanted = {.outputs = {"logits"}, .data = {s->logits}};
     for (int32_t i = 0; i < t->n_known; i++) {
         const tern_work w = {
             .lease = fresh, .ids = t->ids + i, .n_ids = 1, .first_pos = i, .n_outputs = 1};

@@ -34,7 +34,7 @@ static tern_status step(tern_model *m, line *const *lines, int32_t n, tern_error
                                .n_ids = lines[i]->n_ids - lines[i]->n_done,
                                .first_pos = lines[i]->n_done,
                                .n_outputs = 1};
-    const tern_wanted wanted = {.top_k = 1, .top_ids = ids, .top_logits = logits};
+    const tern_wants wanted = {.top_k = 1, .top_ids = ids, .top_logits = logits};
     TERN_TRY(tern_model_compute(m, works, n, &wanted, err));
     for (int32_t i = 0; i < n; i++) {
         line *l = lines[i];

@@ -168,8 +168,8 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
         if (b->outputs[i] < 0 || b->outputs[i] >= b->n_tokens)
             return tern_fail(err, TERN_ERR_ARGUMENT, "row %d of a batch of %d tokens is wanted",
                              (int)b->outputs[i], (int)b->n_tokens);
-    if (scores >= 0 && b->top_k > g->values[scores].cols)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->top_k,
+    if (scores >= 0 && b->wants.top_k > g->values[scores].cols)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "top %d of %lld", (int)b->wants.top_k,
                          (long long)g->values[scores].cols);
     if (b->n_scores > 0 &&
         (scores < 0 || b->first_score < 0 || b->n_scores > g->values[scores].cols - b->first_score))

@@ -92,6 +92,27 @@ typedef struct tern_drafting {
     uint32_t counts[TERN_DRAFTING_MAX][TERN_DRAFTING_MAX]; // by tokens drafted and accepted
 } tern_drafting;
 
+// The results that a batch gives. From a session to the kernels it is this one struct: a session
+// says which scores it needs, a group joins what its sessions need and says where it goes, the
+// runtime finds the outputs by their names, and a backend reads the rest.
+#define TERN_WANTS_MAX 4
+typedef struct tern_wants {
+    // Outputs of the graph by name, such as "logits", up to the first NULL, and where their rows
+    // go; NULL data: not wanted. A backend has them as tern_batch.bindings.
+    const char *outputs[TERN_WANTS_MAX];
+    void *data[TERN_WANTS_MAX];
+    int32_t top_k;     // > 0: the k greatest of each row that the graph's top_k reads
+    int32_t *top_ids;  // [rows, top_k], by descending logit; of equals the lower index first
+    float *top_logits; // [rows, top_k], the same bits as in the row
+    // NULL, or [rows] sets of columns allowed among the greatest: column i in bit i % 64 of word
+    // i / 64; a NULL among them allows all. If fewer than top_k are allowed, the last ids are
+    // INT32_MAX. Only for backends with takes_masks.
+    const uint64_t *const *allowed;
+    bool few_ahead; // the caller may change course at any step: a backend that computes greedy
+                    // steps ahead computes only one at a time
+    tern_drafting *drafting; // not NULL: for one token, whose greatest logit is wanted
+} tern_wants;
+
 // Consecutive tokens of one sequence in a batch. Its rows follow the previous chunk's.
 typedef struct tern_chunk {
     tern_sequence *sequence; // with room reserved for them
@@ -130,24 +151,15 @@ typedef struct tern_batch {
     const int32_t *outputs;        // the input "outputs": wanted rows, ascending; NULL: the last
     int32_t n_outputs;             // 0 .. n_tokens
     int64_t counts[TERN_DIMS_MAX]; // by dimension of the graph, 0 .. the plan's n_batch
-    // Other inputs, and wanted outputs, such as logits. The plan avoids computing unbound outputs
-    // where it can.
+    // Other inputs, and the outputs of `wants`. The plan avoids computing unbound outputs where it
+    // can.
     tern_binding bindings[TERN_BINDINGS_MAX];
     int32_t n_bindings;
-    int32_t top_k;     // > 0: the k greatest of each row that the graph's top_k reads
-    int32_t *top_ids;  // [n_outputs, top_k], by descending logit; of equals the lower index first
-    float *top_logits; // [n_outputs, top_k], the same bits as in the row
-    // NULL, or [n_outputs] sets of columns allowed among the greatest: column i in bit i % 64 of
-    // word i / 64; a NULL among them allows all. If fewer than top_k are allowed, the last ids are
-    // INT32_MAX. Only for backends with takes_masks.
-    const uint64_t *const *allowed;
+    tern_wants wants; // of the n_outputs rows
     // The range of logits needed for the only wanted row (n_scores 0: all); others are undefined.
     // The CPU skips them, since their weights would be most of the bytes a step reads; a GPU
     // computes all.
     int32_t first_score, n_scores;
-    bool few_ahead; // the caller may change course at any step: a backend that computes greedy
-                    // steps ahead computes only one at a time
-    tern_drafting *drafting; // not NULL: for one token, whose greatest logit is wanted
 } tern_batch;
 // Whether a plan and stores of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,

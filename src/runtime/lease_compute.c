@@ -175,7 +175,7 @@ static tern_status find_missing(const tern_computation *c, tern_work *part, bool
         TERN_TRY(go_to(w, &first, err));
         int32_t missing = w->first_pos - first;
         bool many = missing > MISSING_MANY;
-        *any = missing > 0 && (many || missing > room || c->wanted.drafting);
+        *any = missing > 0 && (many || missing > room || c->wants.drafting);
         if (*any)
             *part = (tern_work){.lease = w->lease,
                                 .ids = w->lease->ids + first,
@@ -188,14 +188,9 @@ static tern_status find_missing(const tern_computation *c, tern_work *part, bool
     return TERN_OK;
 }
 
-static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
-    tern_batch b = {.top_k = w->top_k,
-                    .top_ids = w->top_ids,
-                    .top_logits = w->top_logits,
-                    .allowed = w->allowed,
-                    .few_ahead = w->few_ahead,
-                    .drafting = w->drafting};
-    for (int32_t i = 0; i < w->n_bindings; i++)
+static tern_batch batch_of(const tern_model *m, const tern_wants *w) {
+    tern_batch b = {.wants = *w};
+    for (int32_t i = 0; i < TERN_WANTS_MAX && w->outputs[i]; i++)
         if (w->data[i]) // looking up a name in each step takes time
             tern_batch_bind(&b, tern_graph_find(&m->graphs[0].fused, w->outputs[i]), w->data[i]);
     return b;
@@ -204,8 +199,8 @@ static tern_batch batch_of(const tern_model *m, const tern_wanted *w) {
 // How many positions the device may compute ahead, for greedy steps.
 static int32_t positions_ahead(const tern_computation *c) {
     int32_t n = c->at->backend->n_ahead;
-    if (c->wanted.drafting) return n * TERN_DRAFTING_MAX;
-    if (c->wanted.top_k != 1) return 0;
+    if (c->wants.drafting) return n * TERN_DRAFTING_MAX;
+    if (c->wants.top_k != 1) return 0;
     for (int32_t i = 0; i < c->n_work; i++)
         if (c->work[i].n_ids > 1) return 0;
     return n;
@@ -224,7 +219,7 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     *b = (tern_batch){0};
     for (int32_t i = 0; i < c->n_work; i++) TERN_TRY(lengthen(&c->work[i], err));
     TERN_TRY(find_missing(c, &part, &c->is_part, err));
-    if (!c->is_part) *b = batch_of(c->model, &c->wanted);
+    if (!c->is_part) *b = batch_of(c->model, &c->wants);
     int32_t ahead = positions_ahead(c);
     tern_status status = c->is_part ? add_chunk(r, b, &part, 0, err) : TERN_OK;
     for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
@@ -234,7 +229,7 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     b->ids = r->ids;
     b->chunks = r->chunks;
     b->outputs = r->outputs;
-    if (b->drafting) *b->drafting = single_step(b->drafting);
+    if (b->wants.drafting) *b->wants.drafting = single_step(b->wants.drafting);
     if (status == TERN_OK) status = c->at->backend->submit(r->instance, b, err);
     if (status != TERN_OK) abandon(c);
     return status;
@@ -242,7 +237,7 @@ static tern_status submit(tern_computation *c, tern_error *err) {
 
 static void advance(const tern_computation *c) {
     const tern_batch *b = &c->batch;
-    int32_t more = b->drafting ? b->drafting->n - 1 : 0;
+    int32_t more = b->wants.drafting ? b->wants.drafting->n - 1 : 0;
     for (int32_t i = 0; i < b->n_chunks; i++)
         tern_sequence_advance(b->chunks[i].sequence,
                               b->chunks[i].first_pos + b->chunks[i].n_tokens + more);
@@ -333,8 +328,8 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
     return TERN_OK;
 }
 
-static tern_status check_wanted(const tern_model *m, const tern_wanted *w, tern_error *err) {
-    for (int32_t i = 0; i < w->n_bindings; i++)
+static tern_status check_wants(const tern_model *m, const tern_wants *w, tern_error *err) {
+    for (int32_t i = 0; i < TERN_WANTS_MAX && w->outputs[i]; i++)
         if (w->data[i] && tern_graph_find(&m->graphs[0].fused, w->outputs[i]) < 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no output \"%s\"",
                              m->path, w->outputs[i]);
@@ -348,28 +343,28 @@ int32_t tern_model_works_max(tern_model *m) {
     return n < m->n_batch ? n : m->n_batch;
 }
 
-static tern_status remember(const tern_work *w, const tern_wanted *wanted, tern_error *err) {
+static tern_status remember(const tern_work *w, const tern_wants *wants, tern_error *err) {
     tern_lease *l = w->lease;
     size_t first = (size_t)w->first_pos, n = (size_t)w->n_ids;
-    size_t more = wanted->drafting ? (size_t)wanted->drafting->n - 1 : 0;
+    size_t more = wants->drafting ? (size_t)wants->drafting->n - 1 : 0;
     TERN_TRY(tern_lease_know(l, first + n + more, err));
     memmove(l->ids + first, w->ids, n * sizeof *l->ids);
-    if (more) memcpy(l->ids + first + n, wanted->top_ids, more * sizeof *l->ids);
+    if (more) memcpy(l->ids + first + n, wants->top_ids, more * sizeof *l->ids);
     l->n_ids = first + n + more;
     return TERN_OK;
 }
 
 static tern_status finish(const tern_computation *c, tern_error *err) {
-    for (int32_t i = 0; i < c->n_work; i++) TERN_TRY(remember(&c->work[i], &c->wanted, err));
+    for (int32_t i = 0; i < c->n_work; i++) TERN_TRY(remember(&c->work[i], &c->wants, err));
     return TERN_OK;
 }
 
 tern_status tern_model_begin(tern_computation *c, tern_model *m, const tern_work *work,
-                             int32_t n_work, const tern_wanted *wanted, tern_error *err) {
+                             int32_t n_work, const tern_wants *wants, tern_error *err) {
     tern_error why = {0};
-    *c = (tern_computation){.model = m, .work = work, .n_work = n_work, .wanted = *wanted};
+    *c = (tern_computation){.model = m, .work = work, .n_work = n_work, .wants = *wants};
     TERN_TRY(check_work(m, work, n_work, err));
-    TERN_TRY(check_wanted(m, wanted, err));
+    TERN_TRY(check_wants(m, wants, err));
     if (!are_together(work, n_work)) {
         c->is_moving = true;
         snprintf(c->why.message, sizeof c->why.message, "the device was lost");
@@ -420,9 +415,9 @@ void tern_model_cancel(tern_computation *c) {
 }
 
 tern_status tern_model_compute(tern_model *m, const tern_work *work, int32_t n_work,
-                               const tern_wanted *wanted, tern_error *err) {
+                               const tern_wants *wants, tern_error *err) {
     tern_computation c;
-    TERN_TRY(tern_model_begin(&c, m, work, n_work, wanted, err));
+    TERN_TRY(tern_model_begin(&c, m, work, n_work, wants, err));
     for (bool done = false; !done;) TERN_TRY(tern_model_poll(&c, &done, err));
     return TERN_OK;
 }

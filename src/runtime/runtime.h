@@ -338,27 +338,13 @@ typedef struct tern_work {
     bool passing;
 } tern_work;
 
-// The results wanted from a batch: rows of the first work, then of the second ... The fields are
-// those of tern_batch; outputs have the graph's names.
-typedef struct tern_wanted {
-    const char *outputs[TERN_BINDINGS_MAX];
-    void *data[TERN_BINDINGS_MAX];
-    int32_t n_bindings;
-    int32_t top_k;
-    int32_t *top_ids;
-    float *top_logits;
-    const uint64_t *const *allowed; // if all leases take masks
-    bool few_ahead;
-    tern_drafting *drafting; // of one work
-} tern_wanted;
-
 // A batch that was begun. Its memory, the works and the wanted results are the caller's, and must
 // not move until it is done or has failed; nor must the leases.
 typedef struct tern_computation {
     tern_model *model;
     const tern_work *work;
     int32_t n_work;
-    tern_wanted wanted;
+    tern_wants wants;          // rows of the first work, then of the second ...
     tern_placement *at;        // the rest is for lease_compute.c
     tern_placed_instance *run; // NULL: nothing submitted
     bool is_moving;            // the leases need a placement
@@ -370,14 +356,14 @@ typedef struct tern_computation {
 // Begins a batch of any number of leases of one model, at most n_batch tokens, without waiting for
 // it. Each lease may be used by one thread at a time.
 tern_status tern_model_begin(tern_computation *c, tern_model *model, const tern_work *work,
-                             int32_t n_work, const tern_wanted *wanted, tern_error *err);
+                             int32_t n_work, const tern_wants *wants, tern_error *err);
 // Continues a batch: to be called until *done or a failure; both end it. If the device
 // is lost meanwhile, further polls move the leases to another one and recompute their states there
 // first. Never waits.
 tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err);
 // Begins a batch, and waits for it.
 tern_status tern_model_compute(tern_model *model, const tern_work *work, int32_t n_work,
-                               const tern_wanted *wanted, tern_error *err);
+                               const tern_wants *wants, tern_error *err);
 // Cancels a batch, without waiting: no results are written, and the leases recompute its tokens if
 // needed.
 void tern_model_cancel(tern_computation *c);

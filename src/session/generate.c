@@ -315,13 +315,18 @@ void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_lo
 
 bool tern_generation_feeds(const tern_generation *g) { return g->n_left > 0; }
 
-// The scores that the sampler needs after each of the last n tokens, whose masks are ready.
-static tern_need need_of(const tern_generation *g, size_t n) {
+// Wants the scores that the sampler needs after each of the last n tokens, whose masks are ready.
+static void want(tern_generation *g, size_t n, tern_wants *wants) {
+    g->work.n_outputs = (int32_t)n;
+    wants->top_k = n ? g->n_top : 0;
+}
+
+bool tern_generation_allowed(const tern_generation *g, const uint64_t **rows) {
     const tern_constraint *c = &g->constraint;
-    return (tern_need){.n_rows = n,
-                       .top_k = g->n_top,
-                       .allowed = g->is_bound && g->n_top ? c->bits : NULL,
-                       .n_words = c->n_words};
+    bool some = g->is_bound && g->n_top && !g->drafting.n_each && g->work.n_outputs > 0;
+    for (int32_t i = 0; i < g->work.n_outputs; i++)
+        rows[i] = some ? c->bits + (size_t)i * c->n_words : NULL;
+    return some;
 }
 
 // Tokens of the next piece, about n_most. For a session alone, all batches but the last are full.
@@ -384,7 +389,7 @@ static tern_status plan_mask(tern_generation *g, tern_error *err) {
     return g->is_late ? TERN_OK : find_forced(g, &g->is_late, err);
 }
 
-static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *need,
+static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_wants *wants,
                               tern_error *err) {
     const tern_session *s = g->s;
     size_t n = piece_of(g, (size_t)n_most);
@@ -393,7 +398,7 @@ static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *nee
     bool chooses = g->is_prompt && n == g->n_left;
     if (chooses) TERN_TRY(plan_mask(g, err));
     if (g->is_late) return TERN_OK;
-    *need = chooses ? need_of(g, 1) : (tern_need){0};
+    want(g, chooses, wants);
     g->work.ids = lacked(g);
     g->work.n_ids = (int32_t)n;
     // Where another answer to the same prompt would begin, or another prompt.
@@ -403,7 +408,7 @@ static tern_status plan_piece(tern_generation *g, int32_t n_most, tern_need *nee
 }
 
 // Plans the last token, the forced tokens after it, and if there are none, the draft, if any.
-static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *err) {
+static tern_status plan_step(tern_generation *g, tern_wants *wants, tern_error *err) {
     tern_session *s = g->s;
     tern_speculator *sp = s->speculator;
     size_t n_draft = 0, n_left = (size_t)g->max_tokens - g->n_said;
@@ -428,8 +433,8 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
         sp->draft.n = (int32_t)n_draft;
         memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);
     }
-    *need = need_of(g, 1 + n_draft);
-    need->few_ahead = sp != NULL || g->constraint.grammar;
+    want(g, 1 + n_draft, wants);
+    wants->few_ahead = sp != NULL || g->constraint.grammar;
     g->work.ids = g->run;
     g->work.n_ids = 1 + (int32_t)(g->n_more + n_draft);
     if (!n_draft) return TERN_OK;
@@ -440,7 +445,7 @@ static tern_status plan_step(tern_generation *g, tern_need *need, tern_error *er
 
 // The same with the device's own drafts, n_each tokens a run: the tokens that it reports are the
 // model's choices already, in order, one to a row with one score each.
-static void plan_drafting(tern_generation *g, int32_t n_each, tern_need *need) {
+static void plan_drafting(tern_generation *g, int32_t n_each, tern_wants *wants) {
     const tern_session *s = g->s;
     size_t n_left = (size_t)g->max_tokens - g->n_said;
     g->run[0] = g->id;
@@ -451,10 +456,11 @@ static void plan_drafting(tern_generation *g, int32_t n_each, tern_need *need) {
                                   .n_each = n_each,
                                   .n_max = TERN_TOP_K_MAX,
                                   .n_wanted = n_left < INT32_MAX ? (int32_t)n_left : INT32_MAX};
-    *need = (tern_need){.n_rows = 1, .top_k = 1, .drafting = &g->drafting};
+    want(g, 1, wants);
+    wants->drafting = &g->drafting;
 }
 
-tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_need *need,
+tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_wants *wants,
                                  tern_error *err) {
     const tern_session *s = g->s;
     g->work = (tern_work){.lease = s->lease, .first_pos = (int32_t)s->n_tokens};
@@ -465,17 +471,16 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
     g->is_bound = tern_constraint_binds(&g->constraint);
     g->n_top = needs_all(g) ? 0 : tern_sampler_need(&g->sampler);
     if (g->n_left > 0) {
-        TERN_TRY(plan_piece(g, n_most, need, err));
+        TERN_TRY(plan_piece(g, n_most, wants, err));
     } else {
         bool may = alone && s->speculator && s->n_each_logprobs == 0 && !g->constraint.grammar &&
                    tern_sampler_need(&g->sampler) == 1;
         int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
         if (n_each)
-            plan_drafting(g, n_each, need);
+            plan_drafting(g, n_each, wants);
         else
-            TERN_TRY(plan_step(g, need, err));
+            TERN_TRY(plan_step(g, wants, err));
     }
-    g->work.n_outputs = (int32_t)need->n_rows;
     return TERN_OK;
 }
 
@@ -768,26 +773,16 @@ tern_status tern_generation_end(tern_generation *g, tern_status status, tern_gen
 
 static tern_status step(tern_generation *g, tern_scratch *x, tern_error *err) {
     tern_model *m = g->s->model;
-    tern_need need;
-    TERN_TRY(tern_generation_plan(g, m->n_batch, true, &need, err));
-    const bool masks = tern_need_masks(&need, x, 0);
-    const tern_wanted wanted = {
-        .outputs = {"logits"},
-        .data = {need.n_rows && !need.top_k ? x->logits : NULL},
-        .n_bindings = 1,
-        .top_k = need.top_k,
-        .top_ids = need.top_k ? x->top_ids : NULL,
-        .top_logits = need.top_k ? x->top_logits : NULL,
-        .allowed = masks ? x->allowed : NULL,
-        .few_ahead = need.few_ahead,
-        .drafting = need.drafting,
-    };
+    tern_wants wants = {.outputs = {"logits"}, .top_ids = x->top_ids, .top_logits = x->top_logits};
+    TERN_TRY(tern_generation_plan(g, m->n_batch, true, &wants, err));
+    if (!wants.top_k && g->work.n_outputs) wants.data[0] = x->logits;
+    if (tern_generation_allowed(g, x->allowed)) wants.allowed = x->allowed;
     double start = tern_seconds();
-    TERN_TRY(tern_model_compute(m, &g->work, 1, &wanted, err));
+    TERN_TRY(tern_model_compute(m, &g->work, 1, &wants, err));
     const tern_scores scores = {.logits = x->logits,
                                 .top_ids = x->top_ids,
                                 .top_logits = x->top_logits,
-                                .top_k = need.top_k,
+                                .top_k = wants.top_k,
                                 .candidates = x->candidates};
     return tern_generation_take(g, &scores, tern_seconds() - start, err);
 }

@@ -16,7 +16,7 @@
 
 typedef struct planned {
     tern_generation *g; // NULL: it has ended meanwhile
-    tern_need need;
+    tern_wants wants;   // of the session alone
     bool feeds;
 } planned;
 
@@ -40,7 +40,7 @@ struct tern_group {
     tern_helper helper;             // of grammars
     const tern_generation *calling; // in a callback: its session cannot be closed now; NULL: none
     size_t n_calls;                 // calls in progress on the group; closing it waits
-    tern_wanted wanted;
+    tern_wants wants;               // of its sessions together
     tern_computation computation;
     double started;
 };
@@ -281,7 +281,7 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     *p = (planned){.g = g, .feeds = tern_generation_feeds(g)};
     tern_cancel_scope scope;
     tern_cancel_enter(&scope, &g->s->cancel); // masks and drafts may take long
-    tern_status status = tern_generation_plan(g, n_most, group->n_running == 1, &p->need, &err);
+    tern_status status = tern_generation_plan(g, n_most, group->n_running == 1, &p->wants, &err);
     tern_cancel_leave(&scope);
     if (status == TERN_ERR_CANCELLED && tern_cancel_is_requested(&g->s->cancel)) {
         stop(g);
@@ -373,23 +373,20 @@ static size_t count_next(const tern_group *group) {
 
 static void want(tern_group *group) {
     tern_scratch *x = group->scratch;
-    tern_wanted *w = &group->wanted;
-    bool all = false;
+    tern_wants *w = &group->wants;
     size_t row = 0;
-    *w = (tern_wanted){.outputs = {"logits"}, .n_bindings = 1};
+    *w = (tern_wants){.outputs = {"logits"}, .top_ids = x->top_ids, .top_logits = x->top_logits};
     for (size_t i = group->next; i < group->next + group->n_now; i++) {
-        const tern_need *need = &group->plan[i].need;
-        if (need->n_rows == 0) continue;
-        all |= need->top_k == 0;
-        if (need->top_k > w->top_k) w->top_k = need->top_k;
-        w->few_ahead |= need->few_ahead;
-        if (tern_need_masks(need, x, row)) w->allowed = x->allowed;
-        row += need->n_rows;
-        if (need->drafting) w->drafting = need->drafting;
+        const tern_wants *one = &group->plan[i].wants;
+        const int32_t n_rows = group->works[i].n_outputs;
+        if (n_rows == 0) continue;
+        if (one->top_k == 0) w->data[0] = x->logits;
+        if (one->top_k > w->top_k) w->top_k = one->top_k;
+        w->few_ahead |= one->few_ahead;
+        if (tern_generation_allowed(group->plan[i].g, x->allowed + row)) w->allowed = x->allowed;
+        if (one->drafting) w->drafting = one->drafting;
+        row += (size_t)n_rows;
     }
-    w->data[0] = all ? x->logits : NULL;
-    w->top_ids = w->top_k ? x->top_ids : NULL;
-    w->top_logits = w->top_k ? x->top_logits : NULL;
 }
 
 // A batch of one session can be cancelled midway.
@@ -417,7 +414,7 @@ static tern_status begin_batch(tern_group *group, tern_error *err) {
     tern_cancel_enter(&scope, request_of(group));
     tern_status status =
         tern_model_begin(&group->computation, group->model, group->works + group->next,
-                         (int32_t)group->n_now, &group->wanted, err);
+                         (int32_t)group->n_now, &group->wants, err);
     tern_cancel_leave(&scope);
     return status;
 }
@@ -496,7 +493,7 @@ tern_status tern_group_begin(tern_group *group, tern_error *err) {
 static void take_results(tern_group *group) {
     const tern_scratch *x = group->scratch;
     size_t n_vocab = (size_t)group->model->info.n_vocab, row = 0, n = group->n_now;
-    size_t first = group->next, top_k = (size_t)group->wanted.top_k;
+    size_t first = group->next, top_k = (size_t)group->wants.top_k;
     double seconds = tern_seconds() - group->started;
     for (size_t i = first; i < first + n; i++)
         if (n > 1 && group->plan[i].feeds) seconds = 0; // mostly a prompt's
@@ -509,7 +506,7 @@ static void take_results(tern_group *group) {
                                     .top_k = (int32_t)top_k,
                                     .candidates = x->candidates};
         tern_error err = {0};
-        row += group->plan[i].need.n_rows;
+        row += (size_t)group->works[i].n_outputs;
         if (!g || g->is_over || group->is_closing) continue; // cancelled meanwhile
         group->calling = g;
         tern_status status = tern_generation_take(g, &scores, seconds, &err);

@@ -57,10 +57,8 @@ tern_status tern_reader_begin(tern_reader *r, tern_error *err) {
         r->works[i].ids = ids;
         ids += r->works[i].n_ids;
     }
-    const tern_wanted wanted = {.outputs = {r->output, r->input},
-                                .data = {r->rows, r->input_rows},
-                                .n_bindings = r->input ? 2 : 1};
-    TERN_TRY(tern_model_begin(&r->now, r->m, r->works, (int32_t)r->n, &wanted, err));
+    const tern_wants wants = {.outputs = {r->output, r->input}, .data = {r->rows, r->input_rows}};
+    TERN_TRY(tern_model_begin(&r->now, r->m, r->works, (int32_t)r->n, &wants, err));
     r->is_running = true;
     return TERN_OK;
 }

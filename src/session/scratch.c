@@ -55,9 +55,3 @@ tern_status tern_scratch_take(tern_model *m, size_t n_rows, size_t n_logits, ter
 void tern_scratch_give(tern_model *m, tern_scratch *s) {
     if (s) tern_model_give_spare(m, &s->spare);
 }
-
-bool tern_need_masks(const tern_need *need, const tern_scratch *x, size_t row) {
-    for (size_t i = 0; i < need->n_rows; i++)
-        x->allowed[row + i] = need->allowed ? need->allowed + i * need->n_words : NULL;
-    return need->allowed != NULL;
-}

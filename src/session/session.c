@@ -241,16 +241,15 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
                                 .n_outputs = (int32_t)outputs,
                                 .snapshot_at = (int32_t)w->snapshot_at,
                                 .passing = true};
-        const tern_wanted batch = {
+        const tern_wants wants = {
             .outputs = {"logits"},
             .data = {w->logits && outputs ? w->logits + row * n_vocab : NULL},
-            .n_bindings = 1,
             .top_k = w->top_id && outputs ? 1 : 0,
             .top_ids = w->top_id,
             .top_logits = w->top_logit,
             .few_ahead = w->top_id != NULL,
         };
-        TERN_TRY(tern_model_compute(s->model, &work, 1, &batch, err));
+        TERN_TRY(tern_model_compute(s->model, &work, 1, &wants, err));
         s->n_tokens += take;
         done += take;
     }

@@ -495,30 +495,20 @@ typedef struct tern_generation_desc {
     int32_t n_reserve; // tokens of the answer for which memory is taken at once; -1: all
 } tern_generation_desc;
 
-// The results that a session needs from a batch.
-typedef struct tern_need {
-    size_t n_rows;
-    int32_t top_k; // 0: all scores
-    // Which tokens may be among the top_k, [n_rows, n_words]; NULL: all.
-    const uint64_t *allowed;
-    size_t n_words;
-    bool few_ahead;
-    tern_drafting *drafting; // or NULL; only for a session alone
-} tern_need;
-
-// Puts the sets of the need's rows into x->allowed, from `row` on; false: all are NULL.
-bool tern_need_masks(const tern_need *need, const tern_scratch *x, size_t row);
-
 // From here on the session is running, until end.
 tern_status tern_generation_begin(tern_generation **out, tern_session *s,
                                   const tern_generation_desc *desc, tern_error *err);
 // The most rows of scores that one of its batches needs, and how many of these need all logits.
 void tern_generation_rows(const tern_generation *g, size_t *n_rows, size_t *n_logits);
 bool tern_generation_feeds(const tern_generation *g); // the next batch takes a piece of any length
-// n_most: tokens of a piece; alone: the batch has no other session. If it sets g->is_late, there is
-// no plan yet.
-tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_need *need,
+// Plans the next batch: g->work, and which scores it wants for g->work.n_outputs rows: top_k (0:
+// all of them), few_ahead and drafting. n_most: tokens of a piece; alone: the batch has no other
+// session. If it sets g->is_late, there is no plan yet.
+tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone, tern_wants *wants,
                                  tern_error *err);
+// Which tokens may be among the greatest of each of these rows, as in tern_wants.allowed, to
+// rows [g->work.n_outputs]; false: any may, and all are NULL.
+bool tern_generation_allowed(const tern_generation *g, const uint64_t **rows);
 // g->work is computed. seconds: the time of the batch, 0: it says nothing about the session.
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
                                  tern_error *err);

@@ -43,12 +43,11 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     const tern_graph *g = &h->m->graphs[0].fused;
     float greatest = 0;
     tern_vid encoded = tern_graph_find(g, "encoded");
-    tern_batch batch = {.ids = ids,
-                        .n_tokens = n,
-                        .n_outputs = 1,
-                        .top_k = logits ? 0 : 1,
-                        .top_ids = next,
-                        .top_logits = &greatest};
+    tern_batch batch = {
+        .ids = ids,
+        .n_tokens = n,
+        .n_outputs = 1,
+        .wants = {.top_k = logits ? 0 : 1, .top_ids = next, .top_logits = &greatest}};
     if (position == 0) batch.counts[g->values[encoded].dim] = n_rows;
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
     if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);

@@ -129,7 +129,7 @@ static void fill_rope_tables(const cpu_run *run) {
 }
 
 static bool is_wanted(const cpu_run *run, const cpu_step *s) {
-    if (s->for_top_k) return run->batch->top_k > 0 && run->batch->n_outputs > 0;
+    if (s->for_top_k) return run->batch->wants.top_k > 0 && run->batch->n_outputs > 0;
     if (s->node->op == TERN_OP_SOURCE_STORE) return cpu_rows(run, s->node->in[0]) > 0;
     if (s->only_for >= 0 && !tern_batch_data(run->batch, s->only_for)) return false;
     return s->node->n_out == 0 || cpu_rows(run, s->node->out[0]) > 0;

@@ -123,9 +123,9 @@ static tern_status run(crowd *c, rows *x, int32_t k, tern_error *err) {
     b->ids = x->ids;
     b->chunks = x->chunks;
     b->n_chunks = b->n_outputs = b->n_tokens;
-    b->top_k = k;
-    b->top_ids = x->top_ids;
-    b->top_logits = x->top_logits;
+    b->wants.top_k = k;
+    b->wants.top_ids = x->top_ids;
+    b->wants.top_logits = x->top_logits;
     if (k == 0) tern_batch_bind(b, tern_graph_scores(&c->m.g), x->logits);
     tern_status status = c->m.b->submit(in, b, err);
     if (status != TERN_OK)
@@ -158,9 +158,9 @@ static tern_status run_beside(crowd *c, rows *x, bool ends, bool first, tern_err
                       .n_chunks = n + 1,
                       .outputs = x->outputs,
                       .n_outputs = k,
-                      .top_k = 1,
-                      .top_ids = x->top_ids,
-                      .top_logits = x->top_logits};
+                      .wants.top_k = 1,
+                      .wants.top_ids = x->top_ids,
+                      .wants.top_logits = x->top_logits};
     tern_instance *in = c->m.single.instance;
     if (status == TERN_OK) status = c->m.b->submit(in, b, err);
     c->n_passed += in->passes_steps;

@@ -185,12 +185,12 @@ void gpu_drafts_close(tern_instance *in) {
 // ---- Submitting --------------------------------------------------------------------------------
 
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
-    const tern_drafting *q = b->drafting;
+    const tern_drafting *q = b->wants.drafting;
     if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
     if (in->plan->n_host_tables > 0) return false;             // whose rows the host sends
     return in->drafts && !in->profile && in->order.n_chunks == 1 && b->n_tokens == 1 &&
-           b->n_outputs == 1 && b->top_k == 1 && !b->logits && q->n_before > 0 && q->n_each >= 2 &&
-           q->n_each <= GPU_FEW && q->n_each <= in->plan->n_batch &&
+           b->n_outputs == 1 && b->wants.top_k == 1 && !b->logits && q->n_before > 0 &&
+           q->n_each >= 2 && q->n_each <= GPU_FEW && q->n_each <= in->plan->n_batch &&
            q->n_each <= in->plan->chunk_rows && q->n_max >= q->n_each &&
            tern_sequence_room(b->chunks->sequence, b->first_pos + q->n_each) ==
                b->first_pos + q->n_each;
@@ -200,7 +200,7 @@ bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
 // some milliseconds, have room, and are likely to be wanted. `end`: where they begin at the latest.
 static int32_t runs_after(const tern_instance *in, int32_t end, int32_t n_runs) {
     const gpu_drafts *d = in->drafts;
-    const tern_drafting *q = d->request.drafting;
+    const tern_drafting *q = d->request.wants.drafting;
     int32_t n = n_runs ? 2 * n_runs : 1;
     double wanted = q->n_wanted / d->tokens_each - n_runs;
     while (n > 1 && (n > RUNS_MAX || n * d->seconds > in->steps.seconds_max)) n /= 2;
@@ -213,7 +213,7 @@ static void send_state(const tern_instance *in) {
     const gpu_drafts *d = in->drafts;
     const tern_device *device = in->plan->device;
     const gpu_request *b = &d->request;
-    const tern_drafting *q = b->drafting;
+    const tern_drafting *q = b->wants.drafting;
     int32_t n = q->n_before < TERN_DRAFT_PREFIX_MAX ? q->n_before : TERN_DRAFT_PREFIX_MAX;
     if (n > b->first_pos) n = b->first_pos;
     int32_t first = b->first_pos - n;
@@ -300,7 +300,7 @@ void gpu_drafts_forget(tern_instance *in) {
 tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     gpu_drafts *d = in->drafts;
     const gpu_request asked = in->batch, *b = &asked;
-    int32_t n_each = b->drafting->n_each, most = b->first_pos + 2 * RUNS_MAX * GPU_FEW;
+    int32_t n_each = b->wants.drafting->n_each, most = b->first_pos + 2 * RUNS_MAX * GPU_FEW;
     uint64_t version = tern_sequence_version(b->chunks->sequence);
     most = tern_sequence_room(b->chunks->sequence, most);
     TERN_TRY(make_positions(in, most, err));
@@ -308,7 +308,7 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
     in->batch = (gpu_request){.kind = GPU_FEW_STEPS,
                               .n_tokens = n_each,
                               .n_outputs = n_each,
-                              .top_k = 1,
+                              .wants.top_k = 1,
                               .first_pos = b->first_pos};
     gpu_set_chunk(in, 0);
     TERN_TRY(gpu_screen_prepare(in, err));
@@ -345,7 +345,7 @@ tern_status gpu_drafts_submit(tern_instance *in, tern_error *err) {
 // ---- Reading back ------------------------------------------------------------------------------
 
 static void take_counts(gpu_drafts *d, const gpu_draft_state *state) {
-    tern_drafting *q = d->request.drafting;
+    tern_drafting *q = d->request.wants.drafting;
     for (int i = 0; i < TERN_DRAFTING_MAX; i++)
         for (int k = 0; k < TERN_DRAFTING_MAX; k++)
             q->counts[i][k] = state->counts[i][k] - d->counts[i][k];
@@ -373,8 +373,8 @@ tern_status gpu_drafts_take(tern_instance *in, const void *results, tern_error *
         gpu_log entry;
         size_t at = (size_t)(b->first_pos + i - d->now.first) * sizeof entry;
         memcpy(&entry, mapped + LOG_AT + at, sizeof entry);
-        b->top_ids[i] = entry.id;
-        b->top_logits[i] = entry.logit;
+        b->wants.top_ids[i] = entry.id;
+        b->wants.top_logits[i] = entry.logit;
     }
     gpu_readback_unmap(device, r);
     if (!right)
@@ -385,9 +385,9 @@ tern_status gpu_drafts_take(tern_instance *in, const void *results, tern_error *
     d->started = now; // of the next one
     d->tokens_each = (double)n / d->now.n_runs;
     d->pos = b->first_pos + n;
-    d->id = b->top_ids[n - 1];
-    b->drafting->n = n;
-    b->drafting->n_runs = d->now.n_runs;
+    d->id = b->wants.top_ids[n - 1];
+    b->wants.drafting->n = n;
+    b->wants.drafting->n_runs = d->now.n_runs;
     take_counts(d, &state);
     return TERN_OK;
 }

@@ -54,13 +54,9 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
     add_chunks(o, b, false);
     o->chunk = o->id = o->output = 0;
     in->batch = (gpu_request){.logits = tern_batch_data(b, in->scores),
-                              .top_k = b->top_k,
-                              .top_ids = b->top_ids,
-                              .top_logits = b->top_logits,
-                              .few_ahead = b->few_ahead,
+                              .wants = b->wants,
                               .input_places = b->places,
-                              .ends = b->ends,
-                              .drafting = b->drafting};
+                              .ends = b->ends};
     tern_batch_counts(b, in->plan->g, in->batch.counts);
     for (int32_t i = 0; i < b->n_bindings; i++) {
         const tern_graph *g = in->plan->g;
@@ -223,7 +219,7 @@ tern_status gpu_send_runs(tern_instance *in, int32_t ahead, int32_t *n_steps, te
                    .first_pos = (uint32_t)ahead,
                    .n_outputs = (uint32_t)b->n_outputs,
                    .first_output = (uint32_t)in->chunk_first,
-                   .top_k = (uint32_t)b->top_k,
+                   .top_k = (uint32_t)b->wants.top_k,
                    .n_chunks = (uint32_t)b->n_chunks};
     const int32_t n_wanted = *n_steps;
     for (int32_t i = 0; i < TERN_DIMS_MAX; i++) run.counts[i] = (uint32_t)b->counts[i];

@@ -15,11 +15,11 @@
 
 gpu_results gpu_results_of(const tern_instance *in) {
     const gpu_request *b = &in->batch;
-    if (b->n_outputs == 0 || (!b->logits && b->top_k == 0)) return GPU_RESULTS_NONE;
+    if (b->n_outputs == 0 || (!b->logits && b->wants.top_k == 0)) return GPU_RESULTS_NONE;
     if (b->logits || in->reads_rows) return GPU_RESULTS_LOGITS;
-    if (b->top_k == 1) return GPU_RESULTS_GREATEST;
-    return in->plan->makes_lists && b->top_k <= GPU_TOP_PARTS_N ? GPU_RESULTS_LISTS
-                                                                : GPU_RESULTS_LOGITS;
+    if (b->wants.top_k == 1) return GPU_RESULTS_GREATEST;
+    return in->plan->makes_lists && b->wants.top_k <= GPU_TOP_PARTS_N ? GPU_RESULTS_LISTS
+                                                                      : GPU_RESULTS_LOGITS;
 }
 
 uint64_t gpu_results_bytes(const tern_instance *in) {
@@ -53,8 +53,8 @@ typedef struct top {
 } top;
 
 static top top_of_row(const gpu_request *b, size_t number) {
-    size_t k = (size_t)b->top_k, row = (size_t)b->places[number];
-    top t = {b->top_k, b->top_ids + row * k, b->top_logits + row * k};
+    size_t k = (size_t)b->wants.top_k, row = (size_t)b->places[number];
+    top t = {b->wants.top_k, b->wants.top_ids + row * k, b->wants.top_logits + row * k};
     for (size_t i = 0; i < k; i++) {
         t.values[i] = -INFINITY;
         t.ids[i] = INT32_MAX;
@@ -77,7 +77,7 @@ static void offer(const top *t, float x, int32_t id) {
 static void take_logits(const gpu_request *b, size_t row, const float *logits, size_t n_vocab) {
     if (b->logits)
         memcpy(b->logits + (size_t)b->places[row] * n_vocab, logits, n_vocab * sizeof *logits);
-    if (b->top_k == 0) return;
+    if (b->wants.top_k == 0) return;
     top t = top_of_row(b, row);
     for (size_t i = 0; i < n_vocab; i++) offer(&t, logits[i], (int32_t)i);
 }
@@ -103,8 +103,8 @@ bool gpu_results_take(const tern_instance *in, const void *mapped) {
     for (size_t i = 0; enough && i < (size_t)in->chunk_rows; i++) {
         size_t row = (size_t)in->chunk_first + i;
         if (wanted == GPU_RESULTS_GREATEST)
-            gpu_results_greatest(mapped, i, &b->top_ids[b->places[row]],
-                                 &b->top_logits[b->places[row]]);
+            gpu_results_greatest(mapped, i, &b->wants.top_ids[b->places[row]],
+                                 &b->wants.top_logits[b->places[row]]);
         else if (wanted == GPU_RESULTS_LISTS)
             enough = take_list(b, row, (const gpu_list *)mapped + i);
         else if (wanted == GPU_RESULTS_LOGITS)

@@ -393,8 +393,12 @@ bool rig_run_top(rig *r, rig_device device, int32_t n, int32_t k, int32_t *ids, 
     int32_t *in = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *in);
     if (!in) abort();
     make_ids(r, 0, n, in);
-    tern_batch batch = {
-        .ids = in, .n_tokens = n, .n_outputs = n, .top_k = k, .top_ids = ids, .top_logits = logits};
+    tern_batch batch = {.ids = in,
+                        .n_tokens = n,
+                        .n_outputs = n,
+                        .wants.top_k = k,
+                        .wants.top_ids = ids,
+                        .wants.top_logits = logits};
     tern_status status = rig_set_up(&m, r, device, true, n, n, TERN_KV_F32, &err);
     uint64_t before = device != RIG_CPU && m.d ? m.d->bytes_read : 0;
     if (status == TERN_OK) status = tern_single_run(&m.single, &batch, 0, &err);
@@ -490,7 +494,7 @@ static tern_status step_by_row(rig_machine *m, const rig *r, tern_batch batch, i
     float *row = tern_alloc_array(TERN_MEM_MISC, (size_t)r->n_shown, sizeof *row);
     if (!row) abort();
     tern_batch_bind(&batch, tern_graph_scores(&m->g), row);
-    batch.top_k = 0;
+    batch.wants.top_k = 0;
     tern_status status = tern_single_run(&m->single, &batch, pos, err);
     *step = (rig_step){0, row[0]};
     for (int32_t i = 1; i < r->n_shown; i++)
@@ -512,10 +516,10 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
         tern_batch batch = {.ids = &id,
                             .n_tokens = 1,
                             .n_outputs = 1,
-                            .top_k = 1,
-                            .top_ids = &steps[i].id,
-                            .top_logits = &steps[i].logit,
-                            .few_ahead = seconds == 0};
+                            .wants.top_k = 1,
+                            .wants.top_ids = &steps[i].id,
+                            .wants.top_logits = &steps[i].logit,
+                            .wants.few_ahead = seconds == 0};
         status = seconds < 0 ? step_by_row(&m, r, batch, pos, &steps[i], &err)
                              : tern_single_run(&m.single, &batch, pos, &err);
         pos++;

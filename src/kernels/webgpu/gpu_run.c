@@ -140,7 +140,7 @@ static bool is_greedy_step(const tern_instance *in) {
     return b->n_chunks > 0 && b->n_chunks == in->order.n_chunks - in->order.n_prompts &&
            b->n_tokens == b->n_chunks && b->n_outputs == b->n_chunks &&
            b->n_chunks <= in->plan->chunk_rows && b->kind != GPU_PROMPTS && !b->logits &&
-           b->top_k == 1 && b->n_others == 0;
+           b->wants.top_k == 1 && b->n_others == 0;
 }
 
 // Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
@@ -271,7 +271,7 @@ static tern_status start_ahead(tern_instance *in, tern_error *err) {
     gpu_readback *to = &in->readbacks[1 - in->now];
     int32_t ahead = s->now.n - s->n_taken, n = 2 * s->now.n;
     while (n > 1 && (n > GPU_STEPS_MAX || n * s->seconds > s->seconds_max)) n /= 2;
-    if (in->batch.few_ahead) n = 1;
+    if (in->batch.wants.few_ahead) n = 1;
     n = steps_with_room(in, ahead, n);
     if (n <= 0 || gpu_is_pending(to)) return TERN_OK;
     gpu_readback_unmap(in->plan->device, to);
@@ -352,7 +352,7 @@ static tern_status begin(tern_instance *in, tern_error *err) {
     in->busy = true;
     if (in->is_held) return TERN_OK;
     in->was_cancelled = false;
-    if (batch->drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, err);
+    if (batch->wants.drafting && gpu_drafts_can(in, batch)) return gpu_drafts_submit(in, err);
     gpu_drafts_forget(in);
     TERN_TRY(begin_request(in, err));
     return gpu_check(in->plan->device, "submitting", err);
@@ -408,8 +408,8 @@ static void take_step(tern_instance *in) {
     const gpu_request *b = &in->batch;
     for (int32_t i = 0; i < b->n_outputs; i++) {
         int32_t from = s->n_taken * s->now.n_rows + s->now.rows[i];
-        b->top_ids[b->places[i]] = s->ids[from];
-        b->top_logits[b->places[i]] = s->logits[from];
+        b->wants.top_ids[b->places[i]] = s->ids[from];
+        b->wants.top_logits[b->places[i]] = s->logits[from];
     }
     s->n_taken++;
     in->busy = false;

@@ -93,9 +93,9 @@ static tern_status run(rig_machine *m, answers *a, int32_t n, bool all, tern_err
                     .n_chunks = n,
                     .outputs = a->outputs,
                     .n_outputs = n,
-                    .top_k = !all,
-                    .top_ids = a->top,
-                    .top_logits = a->logits};
+                    .wants.top_k = !all,
+                    .wants.top_ids = a->top,
+                    .wants.top_logits = a->logits};
     if (all) tern_batch_bind(&b, tern_graph_scores(&m->g), a->rows);
     TERN_TRY(m->b->submit(m->single.instance, &b, err));
     for (bool done = false; !done;) TERN_TRY(m->b->poll(m->single.instance, &done, err));
@@ -271,10 +271,10 @@ static tern_status draft(rig_machine *m, answers *a, const int32_t *text, int32_
                         .n_chunks = 1,
                         .outputs = a->outputs,
                         .n_outputs = 1,
-                        .top_k = 1,
-                        .top_ids = said,
-                        .top_logits = logits,
-                        .drafting = &q};
+                        .wants.top_k = 1,
+                        .wants.top_ids = said,
+                        .wants.top_logits = logits,
+                        .wants.drafting = &q};
         status = m->b->submit(m->single.instance, &b, err);
         for (bool done = false; status == TERN_OK && !done;)
             status = m->b->poll(m->single.instance, &done, err);

@@ -92,11 +92,7 @@ typedef struct gpu_request {
     int32_t n_outputs;
     int32_t first_pos; // of its first row
     float *logits;     // or NULL; like the next ones, of the whole batch
-    int32_t top_k;
-    int32_t *top_ids;
-    float *top_logits;
-    bool few_ahead;
-    tern_drafting *drafting;
+    tern_wants wants;
     tern_binding inputs[GPU_INPUTS_MAX]; // rows of floats
     int64_t counts[TERN_DIMS_MAX];       // of the batch, by dimension
     int n_inputs;

@@ -81,7 +81,7 @@ static size_t top_k_scratch(const tern_plan *p, const tern_node *n) {
 
 // The tokens that `row` of the batch may choose among; NULL: all.
 static const uint64_t *allowed_of(const cpu_run *run, int32_t row) {
-    return run->batch->allowed ? run->batch->allowed[row] : NULL;
+    return run->batch->wants.allowed ? run->batch->wants.allowed[row] : NULL;
 }
 
 // Whether they are so few that only their products are computed, one by one.
@@ -125,7 +125,7 @@ static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *te
     }
     tern_team_barrier(team);
     if (team->thread == 0)
-        select_top_k(logits, w->source.n_rows, allowed, run->batch->top_k, ids, values);
+        select_top_k(logits, w->source.n_rows, allowed, run->batch->wants.top_k, ids, values);
 }
 
 // The same for n_rows by the exact head. One thread writes whether there is another round; all read
@@ -137,7 +137,8 @@ static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *
     const float *x = (const float *)cpu_value(run, in) + row * cols(run, in);
     tern_head_query *q = run->instance->query;
     if (team->thread == 0)
-        tern_head_begin(q, x, n_rows, b->top_k, b->allowed ? b->allowed + row : NULL);
+        tern_head_begin(q, x, n_rows, b->wants.top_k,
+                        b->wants.allowed ? b->wants.allowed + row : NULL);
     for (bool more = true; more;) {
         tern_team_barrier(team);
         size_t n = tern_head_n_items(q), block = tern_head_block(q), first, last;
@@ -156,7 +157,7 @@ static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *
 // The order of scores is that of the products.
 static void cap_values(const cpu_run *run, const tern_node *n, const tern_team *team, float *values,
                        int32_t n_rows) {
-    size_t count = (size_t)n_rows * (size_t)run->batch->top_k;
+    size_t count = (size_t)n_rows * (size_t)run->batch->wants.top_k;
     if (team->thread == 0) kernels(run)->f->soft_cap(values, values, n->soft_cap, count);
 }
 
@@ -169,13 +170,13 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
     const tern_head_query *query = all ? NULL : run->instance->query;
     int32_t at_once = query ? (int32_t)tern_head_query_max(query) : 1;
     for (int32_t row = 0; row < b->n_outputs; row += at_once) {
-        int32_t *ids = b->top_ids + row * b->top_k;
-        float *values = b->top_logits + row * b->top_k;
+        int32_t *ids = b->wants.top_ids + row * b->wants.top_k;
+        float *values = b->wants.top_logits + row * b->wants.top_k;
         if (all) {
             int64_t n_vocab = cols(run, run->plan->scores);
             if (team->thread == 0)
-                select_top_k(all + row * n_vocab, n_vocab, allowed_of(run, row), b->top_k, ids,
-                             values);
+                select_top_k(all + row * n_vocab, n_vocab, allowed_of(run, row), b->wants.top_k,
+                             ids, values);
             continue;
         }
         int32_t n_rows = b->n_outputs - row < at_once ? b->n_outputs - row : at_once;
