@@ -1,6 +1,6 @@
 #!/bin/sh
 # Of HTML's named character references the oldest, 106 that are known without their semicolon, each with
-# and without it: what the modules for browsers know (src/input/jinja/jinja_html.c, web.mk).
+# and without it: what the modules for browsers know (src/input/jinja/jinja_html.c, mk/web.mk).
 # usage: few_html_names.sh html_entities.inl
 set -eu
 # A name to a line: the parts of the C text are joined, and cut at zeros, which are no octal numbers.

@@ -3,7 +3,7 @@
 #
 #     tools/install_deps.sh [--check] [NAME...] [--also NAME...]
 #
-# NAME is a package, or a set of tools/packages.mk: needed (what `make` needs; the default), tests,
+# NAME is a package, or a set of mk/packages.mk: needed (what `make` needs; the default), tests,
 # gz, memory, images, sounds, serve, pull, or complete: these six parts of tern together. A part that
 # pkg-config finds needs no package, whoever brought it.
 #
@@ -12,7 +12,7 @@
 # sudo, one line says what to ask for. Without what stands after --also one can go on: where that cannot
 # be installed, a line says so, and no more. Needs no rights when nothing is missing.
 set -eu
-table=$(dirname "$0")/packages.mk
+table=$(dirname "$0")/../mk/packages.mk
 check=
 [ "${1-}" != --check ] || { check=1; shift; }
 [ $# -gt 0 ] || set -- needed

@@ -1,6 +1,6 @@
 // The store of tern_memory.h: texts, vectors and a full-text index in one SQLite file. Its
 // functions are declared in include/tern_memory.h; this header is shared by its files. Without
-// SQLite, store_none.c replaces all of them (Makefile).
+// SQLite, store_none.c replaces all of them (mk/config.mk).
 //
 // Tables (store_open.c): record: the added items; chunk: their pieces with the texts; code and
 // vector: a chunk's vector in 8 bits and as floats, separate so that reading all codes reads

@@ -1,5 +1,5 @@
 # tern in the browser: `make web` compiles the library and apps/web to WebAssembly, three times, by
-# the rules of systems.mk (docs/browser.md). The same sources give the same bytes.
+# the rules of mk/ports.mk (docs/browser.md). The same sources give the same bytes.
 #
 #     tern.wasm           SIMD128 with exact emulated fma; every browser that has SIMD, one thread
 #     tern-relaxed.wasm   relaxed SIMD: fused multiply-add, dot products of int8; one thread
@@ -68,11 +68,11 @@ WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/
                         src/kernels/webgpu/wgsl/head_%,$(WGSL))
 # The modules have the kernels' names, and a file of its own their texts: who has no GPU need not load it.
 WEB_SHADERS = $(WEB)/tern-shaders.json
-$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL) web.mk
+$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -n $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
-$(WEB_SHADERS): tools/embed_wgsl.sh $(WEB_WGSL) web.mk
+$(WEB_SHADERS): tools/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -j $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
@@ -132,8 +132,8 @@ web_order = $(call web_of,/pcre2/,$(1)) $(call web_of,/src/kernels/,$(1)) \
 
 # $(1): a file, $(2): its objects, which this file's flags make, $(3): a flavour
 define web_link
-$(2): web.mk
-$(1): $(2) web.mk $$(WEB_AFTER_$(3))
+$(2): mk/web.mk
+$(1): $(2) mk/web.mk $$(WEB_AFTER_$(3))
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(call web_order,$$(filter %.o,$$^)) -L$$(WASM_LIB) -lc \
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \

@@ -13,31 +13,10 @@ KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
 KERNEL_TEST_SRC := tests/harness.c tests/blobs.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
 KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
 
-.PHONY: check-kernels check-kernels-arm bench-kernels
+.PHONY: check-kernels check-kernels-arm
 $(BUILD)/kernel_tests: $(KERNEL_OBJ) $(call obj,$(KERNEL_TEST_SRC))
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/kernel_bench: $(KERNEL_OBJ) $(call obj,bench/kernel_bench.c)
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/ternary_bench: $(KERNEL_OBJ) $(call obj,bench/ternary_bench.c)
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/grouped_bench: $(KERNEL_OBJ) $(call obj,bench/grouped_bench.c)
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/head_bench: $(KERNEL_OBJ) $(call obj,bench/head_bench.c)
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
-$(BUILD)/train_bench: $(call obj,bench/train_bench.c bench/train_cpu.c) $(BUILD)/libtern.a
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
-
-# Not kernels, but timed like them: compiling schemas, and masks (docs/grammar.md).
-$(BUILD)/grammar_bench: $(call obj,bench/grammar_bench.c tests/grammar_data.c) $(BUILD)/libtern.a
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
-
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v
 ARM_MAKE = $(MAKE) CC=$(ARM_CC) BUILD=$(BUILD)/arm IMAGES= SOUNDS=
@@ -46,5 +25,3 @@ build-kernels-arm:
 	$(ARM_MAKE) $(BUILD)/arm/kernel_tests
 check-kernels-arm: ## the same for 64-bit ARM, under qemu
 	$(ARM_MAKE) check-kernels RUN="qemu-aarch64 -L $(ARM_ROOT)"
-bench-kernels: $(BUILD)/kernel_bench ## time the kernels: then $(BUILD)/kernel_bench -t 2
-	$(BUILD)/kernel_bench

@@ -35,3 +35,12 @@ web-serve: web ## the pages with the model that the repository carries: open, an
 test-pages: $(WEB_PAGES)/sw.js ## unit tests of the pages; chromium, if it is installed, uses them like a person
 	$(NODE) web/test/run.mjs
 	@if command -v chromium >/dev/null; then $(NODE) web/test/drive.mjs $(WEB_PAGES); else echo "left out: there is no chromium"; fi
+
+# Tests in real browsers: Chromium, Firefox and WebKitGTK, where they are installed.
+WEB_JOBS ?= 2
+WEB_AGAIN ?=
+.PHONY: test-web bench-web
+test-web: all web $(BUILD)/make_tiny_model ## the module, the package and the pages in headless browsers (minutes; NAME=pattern)
+	node tests/web/run.mjs -j $(WEB_JOBS) $(WEB_AGAIN) $(if $(NAME),"$(NAME)")
+bench-web: all web $(BUILD)/make_tiny_model ## speed in Chromium against the native engine on the same cores (minutes)
+	node tests/web/bench.mjs

@@ -30,8 +30,3 @@ check-webgpu-newer: $(BUILD)/tern_tests webgpu-newer ## the WebGPU tests with th
 
 test-webgpu: all $(BUILD)/tern_tests ## all of the GPU's tests, on a GPU or on chromium's SwiftShader (minutes)
 	TERN_TEST_LONG=1 $(BUILD)/tern_tests -j $(TEST_JOBS) -v gpu_
-
-# What each kind of dispatch of a decode step costs: docs/notebook/webgpu.md.
-$(BUILD)/decode_bench: $(call obj,bench/decode_bench.c) $(BUILD)/libtern.a
-	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)

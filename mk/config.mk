@@ -1,0 +1,114 @@
+# Packages, compiler, flags, and the parts that tern can be built without.
+
+# `make run` and `make test` install what is missing, before anything else is asked of this machine: they
+# make a file that is included here, after which make begins again. Parts of tern that cannot be
+# installed are left out; other targets only name what they need.
+include mk/packages.mk
+SETS_UP := $(filter run test asan tsan test-webgpu test-mpi,$(MAKECMDGOALS))
+PACKAGES_WANTED := needed $(if $(filter-out run,$(SETS_UP)),tests) --also complete
+ifneq ($(and $(SETS_UP),$(if $(MAKE_RESTARTS)$(findstring n,$(firstword -$(MAKEFLAGS))),,first)),)
+ifneq ($(shell tools/install_deps.sh --check $(PACKAGES_WANTED) 2>&1),)
+include $(BUILD)/set-up.mk
+$(BUILD)/set-up.mk: FORCE
+	@mkdir -p $(@D)
+	@CC="$(CC)" tools/install_deps.sh $(PACKAGES_WANTED)
+	@touch $@
+endif
+endif
+.PHONY: FORCE
+FORCE:
+
+MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
+
+# -ffp-contract=off: a multiply and an add are fused only where the code says so (fma), so that
+# every instruction set gives the same bits.
+CFLAGS   ?= -g
+WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+# Neither files nor this code are trusted: array overflows end the process, addresses are random,
+# tables of functions read-only. HARDEN= builds without.
+HARDEN   ?= -fstack-protector-strong $(if $(findstring sanitize,$(EXTRA_CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARDEN_LINK ?= -Wl,-z,relro,-z,now
+PIE      ?= -pie
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
+              -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen \
+              $(EXTRA_CFLAGS)
+LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
+EDIT_LIBS := -ledit
+
+# Parts that tern can be built without. It then says so where one is asked for (src/store/store_none.c,
+# src/media/image_none.c, src/media/sound_none.c); ZLIB= and the like leave them out on purpose.
+there = $(shell pkg-config --exists $(MODULES_$(1)) 2>/dev/null && echo 1)
+cflags_of = $(shell pkg-config --cflags $(MODULES_$(1)))
+libs_of   = $(shell pkg-config --libs $(MODULES_$(1)))
+SWITCH_gz := ZLIB
+SWITCH_memory := SQLITE
+SWITCH_images := IMAGES
+SWITCH_sounds := SOUNDS
+SWITCH_serve := LIBEVENT
+SWITCH_pull := LIBCURL
+define part_rule
+$(SWITCH_$(1)) ?= $$(call there,$(1))
+$(SWITCH_$(1)) := $$($(SWITCH_$(1)))
+endef
+$(foreach p,$(PARTS),$(eval $(call part_rule,$(p))))
+# Libraries of which only some commands know are loaded by them (src/base/lazy.h), not at every start.
+# LAZY= links them, and so does a static program.
+LAZY ?= $(if $(or $(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
+LAZY := $(LAZY)
+CLI_LIBS := $(if $(LAZY),,$(EDIT_LIBS))
+# The stubs of a group of libraries, where it is built in: $(1): name, $(2): the libraries
+lazy_obj = $(if $(and $(LAZY),$(2)),$(BUILD)/obj/lazy_$(1).o)
+
+PARTS_IN  := $(foreach p,$(PARTS),$(if $(filter 1,$($(SWITCH_$(p)))),$(p)))
+PARTS_OUT := $(filter-out $(PARTS_IN),$(PARTS))
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+# Flags of some files alone: others need not be compiled again when a package comes.
+STORE_SRC   := $(filter-out %_test.c %/store_none.c,$(wildcard src/store/*.c))
+IMAGE_SRC := $(addprefix src/media/image_,jpeg.c png.c webp.c gif.c)
+ifeq ($(ZLIB),1)
+$(call obj,src/train/data/data_stream.c src/train/data/data_test.c fuzz/documents_fuzz.c apps/serve/long_body.c): ALL_CFLAGS += -DTERN_ZLIB=1 $(call cflags_of,gz)
+LIBS += $(call libs_of,gz)
+endif
+ifeq ($(SQLITE),1)
+$(call obj,$(STORE_SRC) tests/store_test.c): ALL_CFLAGS += -DTERN_SQLITE=1 $(call cflags_of,memory)
+LIBS += $(call libs_of,memory)
+STORE_LEFT_OUT := src/store/store_none.c
+else
+STORE_LEFT_OUT := $(STORE_SRC)
+endif
+ifeq ($(IMAGES),1)
+$(call obj,$(IMAGE_SRC)): ALL_CFLAGS += $(call cflags_of,images)
+IMAGE_LIBS := $(call libs_of,images)
+LIBS += $(if $(LAZY),,$(IMAGE_LIBS))
+MEDIA_LEFT_OUT := src/media/image_none.c
+else
+MEDIA_LEFT_OUT := $(IMAGE_SRC)
+endif
+ifeq ($(SOUNDS),1)
+$(call obj,src/media/sound_file.c): ALL_CFLAGS += $(call cflags_of,sounds)
+SOUND_LIBS := $(call libs_of,sounds)
+LIBS += $(if $(LAZY),,$(SOUND_LIBS))
+MEDIA_LEFT_OUT += src/media/sound_none.c
+else
+MEDIA_LEFT_OUT += src/media/sound_file.c
+endif
+
+# Only files with an instruction set in their name are compiled for it, and only for their machine.
+ISA_x86_64  := avx2 avx512 avx512bf16
+ISA_aarch64 := neon dotprod
+FLAGS_avx2    := -mavx2 -mfma -mf16c
+FLAGS_avx512  := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
+FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16
+FLAGS_neon    :=
+FLAGS_dotprod := -march=armv8.2-a+dotprod
+ISAS     := $(ISA_$(MACHINE))
+ALL_ISAS := avx2 avx512 avx512bf16 neon dotprod wasm
+
+# What is in and what is left out, and which packages bring it.
+define say_parts
+echo; echo "  $(BUILD)/tern has no"; \
+$(foreach p,$(PARTS_OUT),printf '    %-56s %s\n' "$(BRINGS_$(p))" "($(PACKAGES_$(p)))";) \
+$(if $(PARTS_IN),echo "  and has"; $(foreach p,$(PARTS_IN),echo "    $(BRINGS_$(p))";)) \
+echo "  \`tools/install_deps.sh complete\` installs the packages (Debian's names), and make adds what they bring."; echo
+endef

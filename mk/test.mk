@@ -1,0 +1,121 @@
+# Tests, sanitizers, lint, and what tests compare with.
+
+TEST_JOBS ?= $(shell nproc)
+# Parts of names, or '!PART' of those that are left out: which tests of build/tern_tests `make test`, asan,
+# tsan and test-unmapped run; nothing is all of them.
+TESTS ?=
+# Scripts that take the program (and a tiny model), one after the other, but for those that run beside them
+# and those of other targets.
+SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi web_build) \
+                tests/agent_test.py tests/haproxy_test.py,$(wildcard tests/*_test.sh tests/*_test.py))
+.PHONY: test
+test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-test python-test static-test fuzz-replay ## the tests that every change must pass
+	tools/check_format.sh
+	@# What was skipped, and why, comes last; build/tests.log has a line for each test.
+	$(BUILD)/tern_tests -v -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; bad=0; \
+	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
+	    tests/agent_test.py $(BUILD)/tern >$(BUILD)/agent.log 2>&1 & agents=$$!; \
+	    for script in $(SCRIPT_TESTS); do \
+	        $$script $(BUILD)/tern $$(case $$script in *.sh) echo $(BUILD)/tiny.gguf ;; esac) || bad=1; \
+	    done; \
+	    wait $$files || bad=1; wait $$agents || bad=1; tail -n 20 $(BUILD)/agent.log; wait $$tests || bad=1; grep -vE '^(ok|skipped) ' $(BUILD)/tests.log; exit $$bad
+
+.PHONY: test-unmapped
+test-unmapped: $(BUILD)/tern_tests ## the library's tests, as on a system that cannot map files
+	TERN_TEST_UNMAPPED=1 $(BUILD)/tern_tests -j $(TEST_JOBS) $(TESTS)
+
+KILLS ?= 300
+.PHONY: test-kills
+test-kills: all $(BUILD)/tiny.gguf ## commands that write, killed KILLS (300) times each: minutes
+	tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf $(KILLS)
+
+MASK_PARTS ?= 64
+.PHONY: test-masks
+test-masks: $(BUILD)/tern_tests ## grammars' masks equal brute force over a million pairs of schema and prefix: hours
+	seq 0 $$(($(MASK_PARTS) - 1)) | xargs -P $(TEST_JOBS) -I{} env TERN_TEST_MASKS={}/$(MASK_PARTS) \
+	    $(BUILD)/tern_tests grammar_masks_of_pairs
+
+ASAN_FLAGS := -fsanitize=address,undefined,float-cast-overflow -fno-omit-frame-pointer -fno-sanitize-recover=undefined,float-cast-overflow -fno-var-tracking
+# Tests of numbers that shaders compute: no sanitizer sees into the GPU, and what the host does for them, it
+# does for the tests of whole models, too.
+SHADERS = '!gpu_token_' '!gpu_schedules_' '!gpu_wide_products' '!gpu_ternary_products' '!gpu_products_' '!gpu_groups_of_products'
+.PHONY: print-asan-flags asan tsan lint
+print-asan-flags:
+	@echo '$(ASAN_FLAGS)'
+asan: ## the tests under the address and undefined-behaviour sanitizers
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/tern_tests
+	build/asan/tern_tests -j $(TEST_JOBS) $(SHADERS) $(TESTS)
+tsan: ## the tests under the thread sanitizer
+	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
+	build/tsan/tern_tests -j $(TEST_JOBS) $(TESTS)
+
+lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, names of symbols, what the library may call, paths, format, mutants, docs
+	tools/check_layers.sh $(BUILD)/libtern.a
+	tools/check_os.sh
+	tools/check_families.sh
+	tools/check_paths.sh
+	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
+	tools/check_calls.sh $(BUILD)/libtern.a
+	tools/check_format.sh
+	tools/check_words.sh
+	tools/check_mutants.sh
+	tools/check_docs.sh $(BUILD)
+
+.PHONY: mutants
+mutants: $(BUILD)/tern_tests ## puts the faults of tests/mutants/list into a copy: the tests must find each (minutes)
+	tools/mutants.sh
+
+# Each file's warnings, which are errors; nothing is compiled.
+CLANG ?= $(shell command -v clang-14 || echo clang)
+.PHONY: check-clang warnings
+check-clang: ## clang's warnings
+	$(MAKE) BUILD=$(BUILD)/clang CC=$(CLANG) COMPILE="-fsyntax-only -Werror" warnings
+warnings: $(sort $(call obj,$(LIB_SRC) $(TEST_SRC) $(CLI_SRC)))
+
+PYTHON ?= python3
+.PHONY: oracles gradients bits
+oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
+	for script in $(sort $(wildcard tests/reference/*oracles.py)) tests/reference/family_gradients.py; do $(PYTHON) $$script || exit 1; done
+gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
+	$(PYTHON) tests/reference/gradients.py
+
+bits: $(BUILD)/tern_tests ## tests/bits.txt again: only where BitNet's and Llama's numbers are meant to change
+	@rm -f $(BUILD)/bits.txt
+	TERN_BITS_NEW=$(BUILD)/bits.txt $(BUILD)/tern_tests bits_of_
+	mv $(BUILD)/bits.txt tests/bits.txt
+
+.PHONY: make-test
+make-test: deps
+	tests/make_test.sh "$(MAKE)" "$(CC)"
+
+.PHONY: test-mpi
+test-mpi: all mpi ## training on two processes (needs OpenMPI)
+	tests/mpi_test.sh $(BUILD)/tern $(BUILD)/tern-mpi
+
+$(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a FORCE
+	$(call again,link,$(CC) $(ALL_CFLAGS) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(IMAGE_LIBS) $(SOUND_LIBS))
+$(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c tests/real_shapes.c) $(BUILD)/libtern.a
+	$(link)
+$(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
+	$< $@
+
+# What the modules for browsers have in the place of utf8proc (mk/web.mk), to be compared with it.
+$(BUILD)/make_unicode_tables: $(call obj,tools/make_unicode_tables.c)
+	$(link)
+$(call obj,tools/make_unicode_tables.c): override COMPILE := -c
+$(BUILD)/gen/unicode_tables.inc: $(BUILD)/make_unicode_tables
+	@mkdir -p $(@D)
+	@echo "  write $@"
+	$(Q)$< > $@.tmp && mv $@.tmp $@
+$(BUILD)/obj/tests/unicode_web.o: $(BUILD)/gen/unicode_tables.inc
+
+$(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
+	$< $@ 2b
+
+.PHONY: header-test
+# Each public header compiles alone, in C and in C++; the examples are built against it.
+header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
+	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
+	for name in hello many; do $(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/$$name examples/$$name.c \
+	    $(BUILD)/public/libtern.a $(LIBS) || exit 1; done
+	$(BUILD)/many $(BUILD)/tiny.gguf the and >$(BUILD)/many.log && test "$$(grep -c 'tokens\]' $(BUILD)/many.log)" = 2
