@@ -59,6 +59,7 @@ lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, n
 	tools/check_format.sh
 	tools/check_words.sh
 	tools/check_mutants.sh
+	tools/check_left_out.sh
 	tools/check_docs.sh $(BUILD)
 
 .PHONY: mutants
