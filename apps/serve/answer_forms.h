@@ -6,20 +6,8 @@
 
 #include "apps/serve/generation_request.h"
 
-// A reference-counted grammar: its model's list, generations and running jobs hold it.
-typedef struct shared_grammar shared_grammar;
-tern_grammar *shared_grammar_get(const shared_grammar *g);
-void shared_grammar_release(shared_grammar *g); // any thread; NULL is allowed
-shared_grammar *shared_grammar_hold(shared_grammar *g);
-
-bool format_copy(format_wanted *to, const format_wanted *from); // false: no memory
 // Compiles it; any thread. NULL: e says why.
 shared_grammar *format_open(const served *s, const format_wanted *w, api_error *e);
-// The model's list, on the loop's thread. A grammar that is found is held for the caller; the list
-// holds one that is added.
-shared_grammar *formats_find(served *s, const format_wanted *w);
-void formats_add(served *s, shared_grammar *g);
-void formats_free(served *s);
 
 // Opens the grammar that was read, once the prompt is known; on the loop's thread.
 void generation_open_format(request *req, api_error *e);

@@ -170,7 +170,7 @@ static void begin_request(connection *c) {
 
 static void refuse(connection *c) {
     tern_strbuf out = {0};
-    reply_refusal(&out, c->reader.status, c->reader.reason);
+    reply_refusal(&out, &error_format_openai, c->reader.status, c->reader.reason);
     log_line("refused", "client=%s status=%d reason=\"%s\"", c->peer, c->reader.status,
              c->reader.reason);
     metrics_count_request(&c->loop->server.metrics, "other", c->reader.status);

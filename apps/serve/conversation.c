@@ -50,6 +50,17 @@ void messages_free(messages *m) {
     *m = (messages){0};
 }
 
+void content_read_images(const fields *f, messages *m, message_content *c, const char *param) {
+    const tern_json *list = field_array(f, "images");
+    for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL; item;
+         item = tern_json_next(f->doc, list, item)) {
+        if (!tern_json_is(item, TERN_JSON_STRING)) field_fail(f, "images", "an array of base64");
+        if (f->error->status || !images_add(&m->images, tern_json_str(item), param, f->error))
+            return;
+        content_place_image(c);
+    }
+}
+
 void content_free(message_content *c) {
     tern_strbuf_free(&c->text);
     tern_strbuf_free(&c->parts);

@@ -130,8 +130,8 @@ static void check_model(const request *req, const fields *f) {
     tern_embedding_get_info(req->model->model, &info);
     if (info.n_dims > 0 && info.n_labels == 0) return;
     // llama-server sends status 501; OpenAI's clients would retry that.
-    api_fail(f->error, req->error_format == &error_format_llama ? 501 : 400, "unsupported_model",
-             "model",
+    const int unsupported = req->error_format->unsupported;
+    api_fail(f->error, unsupported ? unsupported : 400, "unsupported_model", "model",
              "this model makes no embeddings: serve one that does, or this one with --pooling");
 }
 

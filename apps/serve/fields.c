@@ -2,10 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "apps/serve/mcp_server.h"
 
 fields fields_of_body(request *req, api_error *e) {
-    const tern_json *root = req->mcp ? req->mcp->call.arguments : tern_json_root(&req->body);
+    const tern_json *root = req->mcp ? req->arguments : tern_json_root(&req->body);
     if (root && !tern_json_is(root, TERN_JSON_OBJECT))
         api_fail(e, 400, NULL, NULL, "the body must be a JSON object");
     return (fields){&req->body, root, "", e};

@@ -1,7 +1,6 @@
 // From a request to jobs, and from their events to pieces of the answer: see generation_request.h.
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/away.h"
-#include "apps/serve/mcp_server.h"
 
 #include <string.h>
 #include <time.h>
@@ -212,7 +211,7 @@ static void on_event(void *user, const job_event *e) {
     }
 }
 
-static void take_events(server *s, served *m) {
+void generation_take_events(server *s, served *m) {
     for (job_event *e = scheduler_take_events(m->scheduler), *next; e; e = next) {
         job *j = e->job, *done = e->kind == JOB_END ? j : NULL;
         next = e->next;
@@ -223,15 +222,6 @@ static void take_events(server *s, served *m) {
         job_free(done);
         if (done) registry_release(m);
     }
-}
-
-void server_take_events(server *s) {
-    tasks_take_done(s->tasks);
-    tasks_take_done(s->readers);
-    if (s->mcp && s->mcp->memory) mcp_memory_take(s);
-    registry_take(s->registry);
-    for (size_t i = 0; i < s->registry->n; i++)
-        if (s->registry->list[i]->state == SERVED_OPEN) take_events(s, s->registry->list[i]);
 }
 
 // ---- Beginning ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "apps/serve/request.h"
 #include "apps/serve/fields.h"
 #include "apps/serve/request_images.h"
+#include "apps/serve/shared_grammar.h"
 
 // How many of the answer's tokens have been sent, in order: openai.c.
 typedef struct sent_tokens {
@@ -56,17 +57,6 @@ typedef struct generation_prompt {
     int32_t *ids;
     size_t n_ids;
 } generation_prompt;
-
-// A grammar that a request asks for, as tern_grammar_desc has it.
-typedef struct format_wanted {
-    const char *param; // where the request says so; NULL: it asks for none
-    tern_grammar_kind kind;
-    tern_strbuf text;  // choices as a JSON list
-    tern_strbuf tool;  // of calls: this one alone
-    tern_strbuf tools; // not "": calls of these, or `text`
-    bool one_call, is_optional;
-    char prompt[32]; // of conversations: the end of the rendered prompt
-} format_wanted;
 
 struct generation {
     const generation_writer *writer;
@@ -174,6 +164,8 @@ bool content_read(message_content *c, images *p, const fields *f, const tern_jso
 bool content_add_part(message_content *c, images *p, const fields *f, const tern_json *part,
                       const char *param);
 void content_place_image(message_content *c); // puts one at the end
+// Ollama's "images": files in base64, each placed before the message's text.
+void content_read_images(const fields *f, messages *m, message_content *c, const char *param);
 void content_free(message_content *c);
 // messages_add for content that may have images.
 bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
@@ -193,6 +185,8 @@ void prefix_hash_take_text(request *req, tern_str text);
 
 // Submits the jobs and begins the answer; or answers with the error, if there is one.
 void generation_begin(request *req, api_error *e);
+// Turns the events of an open model's scheduler into pieces of answers.
+void generation_take_events(server *s, served *m);
 // Sums over all choices.
 typedef struct generation_usage {
     size_t n_prompt, n_cached, n_generated;

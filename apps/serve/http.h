@@ -36,6 +36,10 @@ typedef struct http_request {
 // The value of a field, whose name is compared without case; {NULL, 0}: there is none.
 tern_str http_field_of(const http_request *r, const char *name);
 bool http_same_name(tern_str a, const char *b); // without case
+// The value of a form's field (http_form.c); {NULL, 0}: the body is not a form, or has no such
+// field.
+tern_str form_field(const http_request *r, const char *name);
+bool form_has(const http_request *r, const char *name, const char *value); // such a field
 
 // ---- Reading -----------------------------------------------------------------------------------
 

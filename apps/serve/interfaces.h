@@ -16,8 +16,6 @@ void openai_embeddings(request *req);
 void openai_transcriptions(request *req);
 void openai_translations(request *req);
 void openai_speech(request *req);
-// The value of a form's field; {NULL, 0}: the body is not a form, or has no such field.
-tern_str form_field(const http_request *r, const char *name);
 // Reads "messages" as OpenAI has them; *prefill: the last one is the assistant's.
 void openai_read_messages(const fields *f, messages *m, bool *prefill);
 // "continue_final_message", "add_generation_prompt".
@@ -25,8 +23,6 @@ void openai_read_ending(request *req, const fields *f, bool *prefill);
 // Appends a message; a second system message at the beginning is joined to the first.
 bool openai_add_message(messages *m, tern_str role, message_content *c, const char *param,
                         api_error *e);
-// Ollama's images: files in base64, each placed before the message's text.
-void ollama_read_images(const fields *f, messages *m, message_content *c, const char *param);
 // Refuses unsupported fields that would change the answer: sounds.
 void openai_refuse_unsupported(const fields *f);
 // Reads "tool_choice" from its type and the name of a function; the tools must have been read.

@@ -1,4 +1,4 @@
-#include "apps/serve/answer_forms.h"
+#include "apps/serve/shared_grammar.h"
 
 #include <string.h>
 #include "base/alloc.h"

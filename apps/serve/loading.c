@@ -10,7 +10,7 @@
 // together take turns, and neither waits for ever.
 #include <stdint.h>
 #include <string.h>
-#include "apps/serve/answer_forms.h"
+#include "apps/serve/shared_grammar.h"
 #include "apps/serve/registry.h"
 #include "apps/serve/serve_log.h"
 #include "base/alloc.h"

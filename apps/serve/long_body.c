@@ -5,8 +5,7 @@
 #include <zlib.h>
 #endif
 #include "apps/serve/away.h"
-#include "apps/serve/interfaces.h"
-#include "apps/serve/routes.h"
+#include "apps/serve/route.h"
 #include "base/alloc.h"
 #include "base/json_index.h"
 #include "base/utf8.h"
@@ -113,11 +112,11 @@ static void read_any(request *req, api_error *e) {
         body = req->http->body;
     }
     if (e->status) return;
-    if (req->rule && route_takes_form(req->rule)) {
+    if (req->rule && req->rule->needs == NEEDS_MODEL_FORM) {
         req->form_model = form_field(req->http, "model");
         return;
     }
-    if (body.len == 0 && req->rule && route_takes_nothing(req->rule)) body = TERN_STR("{}");
+    if (body.len == 0 && req->rule && req->rule->needs == NEEDS_MODEL_ALONE) body = TERN_STR("{}");
     if (body.len > 0)
         body_read(req, body, e);
     else

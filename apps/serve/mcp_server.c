@@ -31,7 +31,7 @@ static void refuse(request *req, const api_error *e) {
     mcp_reply(req, is_call ? 200 : e->status, &line);
     tern_strbuf_free(&line);
 }
-const error_format error_format_mcp = {put_error, refuse};
+const error_format error_format_mcp = {.put_error = put_error, .refuse = refuse};
 
 // ---- Answers -----------------------------------------------------------------------------------
 
@@ -113,6 +113,13 @@ static void copy_session(mcp_run *r, tern_str session) {
     }
 }
 
+static void free_run(request *req) {
+    mcp_run *r = req->mcp;
+    *r->link = r->next;
+    if (r->next) r->next->link = r->link;
+    tern_free(r);
+}
+
 static mcp_run *begin_run(request *req) {
     mcp_server *d = req->server->mcp;
     mcp_run *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
@@ -120,16 +127,9 @@ static mcp_run *begin_run(request *req) {
     *r = (mcp_run){.request = req, .next = d->running, .link = &d->running};
     if (r->next) r->next->link = &r->next;
     d->running = req->mcp = r;
+    req->free_mcp = free_run;
     copy_session(r, http_field_of(req->http, "mcp-session-id"));
     return r;
-}
-
-void mcp_run_free(request *req) {
-    mcp_run *r = req->mcp;
-    if (!r) return;
-    *r->link = r->next;
-    if (r->next) r->next->link = r->link;
-    tern_free(r);
 }
 
 // Ends it without an answer. Over HTTP, though, a request must be answered if it has not been.
@@ -227,6 +227,7 @@ void mcp_take_message(request *req) {
     }
     mcp_call *c = &req->mcp->call;
     mcp_step step = mcp_take(&req->server->mcp->about, &head, &req->body, c, &line);
+    req->arguments = c->arguments;
     if (step == MCP_CANCEL) cancel(req);
     if (step == MCP_CALL) {
         call(req);

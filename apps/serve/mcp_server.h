@@ -55,7 +55,6 @@ tern_status mcp_server_open(server *s, tern_error *err); // if desc->tools is no
 void mcp_server_close(server *s);                        // after all tasks have ended
 
 void mcp_take_message(request *req); // the one in req->body
-void mcp_run_free(request *req);     // for request_free
 
 // ---- For tools ---------------------------------------------------------------------------------
 

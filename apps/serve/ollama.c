@@ -177,17 +177,6 @@ static void read_common(request *req, const fields *f) {
     read_think(a, f);
 }
 
-void ollama_read_images(const fields *f, messages *m, message_content *c, const char *param) {
-    const tern_json *list = field_array(f, "images");
-    for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL; item;
-         item = tern_json_next(f->doc, list, item)) {
-        if (!tern_json_is(item, TERN_JSON_STRING)) field_fail(f, "images", "an array of base64");
-        if (f->error->status || !images_add(&m->images, tern_json_str(item), param, f->error))
-            return;
-        content_place_image(c);
-    }
-}
-
 // A request without a prompt loads or unloads the model.
 static void reply_loaded(request *req) {
     tern_strbuf out = {0};
@@ -245,7 +234,7 @@ static void generate(request *req) {
         generation_add_text(req, prompt, "prompt", &e);
     } else {
         if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);
-        ollama_read_images(&f, &m, &c, "images");
+        content_read_images(&f, &m, &c, "images");
         tern_strbuf_append(&c.text, prompt.ptr, prompt.len);
         messages_add_content(&m, TERN_STR("user"), &c, "prompt", &e);
         generation_add_chat(req, &m, false, &e);

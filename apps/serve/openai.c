@@ -202,7 +202,7 @@ static void read_message(const fields *f, const tern_json *message, messages *m)
     if (!role.ptr) field_fail(&inner, "role", "given");
     bool may_lack = field_any(&inner, "tool_calls") != NULL;
     if (!value && !may_lack) field_fail(&inner, "content", "given");
-    ollama_read_images(&inner, m, &c, "messages.images");
+    content_read_images(&inner, m, &c, "messages.images");
     if (!f->error->status &&
         (!value || content_read(&c, &m->images, &inner, value, "messages.content")) &&
         openai_add_message(m, role, &c, "messages.content", f->error))

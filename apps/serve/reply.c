@@ -195,13 +195,13 @@ void reply_error(request *req, const api_error *e) {
     tern_strbuf_free(&body);
 }
 
-void reply_refusal(tern_strbuf *out, int status, const char *reason) {
+void reply_refusal(tern_strbuf *out, const error_format *format, int status, const char *reason) {
     tern_strbuf body = {0};
     tern_json_writer w = {.out = &body};
     const request nobody = {0};
     api_error e = {0};
     api_fail(&e, status, NULL, NULL, "HTTP: %s", reason);
-    error_format_openai.put_error(&w, &nobody, &e);
+    format->put_error(&w, &nobody, &e);
     http_put_status(out, status);
     put_date(out);
     http_put_field(out, "Content-Type", "application/json");

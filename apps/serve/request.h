@@ -42,6 +42,7 @@ typedef struct api_error {
 tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *user), void *user,
                         tern_error *err);
 void server_close(server *s);
+void server_take_events(server *s); // what schedulers and tasks have done becomes answers
 
 typedef struct request request;
 typedef struct generation generation;
@@ -51,6 +52,7 @@ typedef struct error_format {
     void (*put_error)(tern_json_writer *w, const request *req, const api_error *e);
     // Answers with the error, if this takes more than its text and status; NULL: it does not.
     void (*refuse)(request *req, const api_error *e);
+    int unsupported; // status of what the model cannot do; 0: 400
 } error_format;
 extern const error_format error_format_openai, error_format_anthropic, error_format_ollama,
     error_format_llama, error_format_mcp;
@@ -102,10 +104,12 @@ struct request {
     struct texts *texts;        // the texts whose vectors it asks for (texts.h)
     tasks *tasks;               // the tasks that `task` is submitted to
     served *task_model;
-    struct mcp_run *mcp;      // the message in the body (mcp_server.h); NULL: it is not MCP
-    generation *generation;   // NULL: it generates nothing
-    task *task;               // running for it; NULL: none
-    struct long_texts *later; // texts being tokenized (long_text.h); NULL: none
+    struct mcp_run *mcp;        // the message in the body (mcp_server.h); NULL: it is not MCP
+    const tern_json *arguments; // of the call in that message: its fields
+    void (*free_mcp)(request *req);
+    generation *generation;               // NULL: it generates nothing
+    task *task;                           // running for it; NULL: none
+    struct long_texts *later;             // texts being tokenized (long_text.h); NULL: none
     struct long_text *known, *next_known; // texts whose tokens are there
     // The grammar that it asked for, or the error (answer_forms.h).
     struct shared_grammar *known_grammar;
@@ -139,7 +143,7 @@ void reply_stream(request *req, const char *type);
 void reply_piece(request *req, tern_strbuf *text); // and clears `text`
 void reply_end(request *req);
 // The answer to a request that the reader refused; the connection closes after it.
-void reply_refusal(tern_strbuf *out, int status, const char *reason);
+void reply_refusal(tern_strbuf *out, const error_format *format, int status, const char *reason);
 
 void api_fail(api_error *e, int status, const char *code, const char *param, const char *format,
               ...) __attribute__((format(printf, 5, 6)));
@@ -157,9 +161,9 @@ bool request_screen(request *req, api_error *e); // routes.c
 void request_begin(request *req);                      // routes.c
 void request_refuse(request *req, const api_error *e); // that was screened
 // Calls req->handle: away, if the request is long.
-void request_handle(request *req);
+void request_handle(request *req);           // request.c
 bool request_takes_body(const request *req); // after screening: whether its body is read
-void request_free_parts(request *req);       // routes.c: the parts that the loop's thread frees
+void request_free_parts(request *req);       // request.c: the parts that the loop's thread frees
 void request_name(request *req);             // gives it an id; request_begin does this
 // The client has gone, or has its answer: cancels what still runs for it.
 void request_free(request *req);
@@ -168,11 +172,9 @@ void request_free(request *req);
 bool budget_take(request *req, size_t n_bytes);
 bool budget_may_take(const request *req, size_t n_bytes);
 void budget_give(request *req); // all of its bytes
-// Turns the scheduler's events into pieces of answers.
-void server_take_events(server *s); // generation_request.c
 // The value of a field of the query, decoded into *room; {NULL, 0}: absent.
 tern_str request_query(const request *req, const char *name, tern_strbuf *room);
 // Calls handle when req->model is open, now or later; answers with an error if it cannot be opened.
-void request_with_model(request *req, void (*handle)(request *req)); // routes.c
+void request_with_model(request *req, void (*handle)(request *req)); // request.c
 
 #endif

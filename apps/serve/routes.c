@@ -11,27 +11,11 @@
 #include "apps/serve/long_body.h"
 #include "apps/serve/long_text.h"
 #include "apps/serve/mcp_server.h"
-#include "apps/serve/routes.h"
+#include "apps/serve/route.h"
 #include "apps/serve/texts.h"
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os_time.h"
-
-typedef enum route_needs {
-    NEEDS_NOTHING, // not even a key
-    NEEDS_KEY,
-    NEEDS_NAME,        // a model's name; the model need not be open
-    NEEDS_MODEL,       // open
-    NEEDS_MODEL_ALONE, // open; the body may be empty
-    NEEDS_MODEL_FORM,  // open; the body is a form
-} route_needs;
-
-typedef struct route {
-    const char *method, *path; // a path that ends with '/' matches any longer path
-    const error_format *error_format;
-    void (*handle)(request *req);
-    route_needs needs;
-} route;
 
 static const route routes[] = {
     {"GET", "/", &error_format_openai, page_home, NEEDS_NOTHING},
@@ -147,27 +131,7 @@ static bool check_key(request *req, const route *r, api_error *e) {
     return false;
 }
 
-// ---- The body ----------------------------------------------------------------------------------
-
-bool route_takes_form(const route *r) { return r->needs == NEEDS_MODEL_FORM; }
-
-bool route_takes_nothing(const route *r) { return r->needs == NEEDS_MODEL_ALONE; }
-
 // ---- The model ---------------------------------------------------------------------------------
-
-tern_str request_query(const request *req, const char *name, tern_strbuf *room) {
-    tern_str rest = req->http->query;
-    size_t n = strlen(name);
-    while (rest.len > 0) {
-        const char *end = memchr(rest.ptr, '&', rest.len);
-        size_t length = end ? (size_t)(end - rest.ptr) : rest.len, used = length + (end != NULL);
-        if (length > n && !memcmp(rest.ptr, name, n) && rest.ptr[n] == '=' &&
-            http_unescape((tern_str){rest.ptr + n + 1, length - n - 1}, room))
-            return (tern_str){tern_strbuf_text(room), room->len};
-        rest = (tern_str){rest.ptr + used, rest.len - used};
-    }
-    return (tern_str){NULL, 0};
-}
 
 // By the body's "model" (Ollama's clients also say "name"), or the query's.
 static bool find_model(request *req, api_error *e) {
@@ -187,33 +151,6 @@ static bool find_model(request *req, api_error *e) {
     return req->model != NULL;
 }
 
-static void on_ready(model_wait *w, const tern_error *err) {
-    request *req = (request *)((char *)w - offsetof(request, wait));
-    api_error e = {0};
-    if (!err) {
-        req->holds = true;
-        req->waited = tern_seconds() - req->arrived;
-        if (req->has_keep) registry_keep(req->model, req->keep_seconds);
-        request_handle(req);
-        return;
-    }
-    if (req->server->stopping)
-        api_fail(&e, 503, "stopping", NULL, "%s", err->message);
-    else
-        api_fail(&e, 500, "model_unavailable", "model", "%s", err->message);
-    reply_error(req, &e);
-}
-
-void request_handle(request *req) { request_do(req, req->n_body, req->handle, NULL); }
-
-static void ask_registry(request *req) { registry_ask(req->model, &req->wait); }
-
-void request_with_model(request *req, void (*handle)(request *req)) {
-    req->handle = handle;
-    req->wait.ready = on_ready;
-    request_then(req, ask_registry);
-}
-
 // ---- Beginning and ending ----------------------------------------------------------------------
 
 // Answers a page's preflight request.
@@ -221,13 +158,6 @@ static void reply_preflight(request *req) {
     tern_strbuf none = {0};
     req->preflight = true;
     reply_whole(req, 204, NULL, &none);
-}
-
-void request_name(request *req) {
-    server *s = req->server;
-    uint64_t id = tern_mix64(tern_random_seed() + ++s->n_requests);
-    snprintf(req->id, sizeof req->id, "req_%016llx", (unsigned long long)id);
-    req->arrived = tern_seconds();
 }
 
 // Its body, if any, is complete; or e says why it is refused.
@@ -297,12 +227,4 @@ void request_begin(request *req) {
         body_read_then(req, go_on);
     else
         go_on(req, &e);
-}
-
-void request_free_parts(request *req) {
-    long_text_free(req);
-    mcp_run_free(req);
-    texts_free(req->texts);
-    generation_free(req->generation);
-    tern_free(req->refusal);
 }

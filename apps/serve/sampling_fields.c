@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include "apps/serve/interfaces.h"
+#include "apps/serve/generation_request.h"
 #include "base/alloc.h"
 
 // Any whole number is a seed. For the library 0 means a random one.

@@ -1,6 +1,7 @@
 // Shared by HTTP and pipes: models, threads for tasks, tools.
 #include <string.h>
 #include <time.h>
+#include "apps/serve/generation_request.h"
 #include "apps/serve/mcp_server.h"
 #include "base/os_file.h"
 #include "base/os_thread.h"
@@ -69,4 +70,14 @@ void server_close(server *s) {
     registry_close(s->registry);
     tern_model_close(s->codec);
     share_free(&s->inflight);
+}
+
+void server_take_events(server *s) {
+    tasks_take_done(s->tasks);
+    tasks_take_done(s->readers);
+    if (s->mcp && s->mcp->memory) mcp_memory_take(s);
+    registry_take(s->registry);
+    for (size_t i = 0; i < s->registry->n; i++)
+        if (s->registry->list[i]->state == SERVED_OPEN)
+            generation_take_events(s, s->registry->list[i]);
 }

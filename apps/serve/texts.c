@@ -167,8 +167,8 @@ static void answer(request *req, texts *t) {
     api_error e = {0};
     tern_embedding_info info;
     tern_embedding_get_info(t->model->model, &info);
-    if (t->err.status == TERN_ERR_UNSUPPORTED && req->error_format == &error_format_llama)
-        api_fail(&e, 501, NULL, NULL, "%s", t->err.message);
+    if (t->err.status == TERN_ERR_UNSUPPORTED && req->error_format->unsupported)
+        api_fail(&e, req->error_format->unsupported, NULL, NULL, "%s", t->err.message);
     else if (t->err.status != TERN_OK)
         api_fail_status(&e, &t->err, t->param);
     else if (t->too_long)
