@@ -85,7 +85,18 @@ TERN_API tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model 
                                             const tern_image *images, size_t n_images,
                                             const tern_image_tokens_params *params,
                                             tern_error *err);
-TERN_API void tern_image_tokens_close(tern_image_tokens *image); // NULL is allowed
+// The same in steps: opening resizes the images, which may be closed then, and each poll computes a
+// piece, or looks whether a GPU has done so, until *out is not NULL. Whoever generates text with
+// the model meanwhile waits for one piece at most. Closing cancels. One thread at a time.
+typedef struct tern_image_encoder tern_image_encoder;
+TERN_API tern_status tern_image_encoder_open(tern_image_encoder **out, tern_model *model,
+                                             const tern_image *images, size_t n_images,
+                                             const tern_image_tokens_params *params,
+                                             tern_error *err);
+TERN_API tern_status tern_image_encoder_poll(tern_image_encoder *encoder, tern_image_tokens **out,
+                                             tern_error *err);
+TERN_API void tern_image_encoder_close(tern_image_encoder *encoder); // NULL is allowed
+TERN_API void tern_image_tokens_close(tern_image_tokens *image);     // NULL is allowed
 // The image's ids, to be put into a prompt between the tokens that the chat template writes around
 // an image; valid until the image is closed. *n_ids: one for each square of (usually) 32 x 32
 // pixels, plus the tokens that the model adds to an image (LFM2-VL, Gemma 3).

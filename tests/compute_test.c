@@ -7,7 +7,7 @@
 #include "blobs.h"
 #include "gpu_fixture.h"
 #include "harness.h"
-#include "kernels/single.h"
+#include "kernels/single_test.h"
 #include "runtime/runtime.h"
 #include "tern_tools.h"
 #include "tiny_model.h"

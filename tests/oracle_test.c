@@ -9,7 +9,7 @@
 #include "closeness.h"
 #include "gpu_fixture.h"
 #include "harness.h"
-#include "kernels/single.h"
+#include "kernels/single_test.h"
 #include "runtime/runtime.h"
 #include "tern_tools.h"
 

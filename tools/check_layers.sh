@@ -2,7 +2,7 @@
 # The law of the folders. What a file of the library needs of another is what it includes and which of
 # its symbols it uses (a table of functions that is passed down is none). A file is its .c with its .h.
 # - A folder of src needs only folders that sort before it, and includes of them only their front
-#   door A/A.h (base has many doors, formats and kernels a few).
+#   door A/A.h (base has many doors, formats, kernels and runtime a few).
 # - Sub-folders of one folder may need each other, but never in a circle.
 # - No circle of files joins two folders, neither a folder and its own sub-folder.
 # Programs include only include/, and apps/serve, apps/mcp, apps/agent and apps/hub base/, too; the
@@ -27,7 +27,7 @@ for file in $sources; do
         case $header in *.inl|*.inc) continue ;; esac
         [ -d "src/$folder" ] && [ "$folder" != "$own" ] || continue
         case $header in
-        base/*|"$folder/$folder.h"|formats/chains.h|formats/shard.h|kernels/backend.h|kernels/single.h|kernels/train.h|kernels/cpu/kernels.h) ;;
+        base/*|"$folder/$folder.h"|formats/chains.h|formats/shard.h|kernels/backend.h|runtime/run.h|kernels/train.h|kernels/cpu/kernels.h) ;;
         *) complain "$file: $header is private to src/$folder" ;;
         esac
     done

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/os_thread.h"
+#include "base/turns.h"
 
 // A wait inside a token is a few microseconds when every thread has a core: spin for about ten. If
 // it takes longer, the awaited thread has lost its core, to another program or to another thread of
@@ -15,9 +16,9 @@ struct tern_team_shared {
     int n_threads, n_started;
     int n_spins; // before a waiting thread sleeps
     tern_thread *threads;
-    tern_team *views;    // one per thread
-    tern_mutex run_lock; // one run at a time
-    tern_mutex lock;     // for sleeping
+    tern_team *views; // one per thread
+    tern_turns runs;  // one at a time
+    tern_mutex lock;  // for sleeping
     tern_condition wake;
     tern_team_fn fn;
     void *ctx;
@@ -89,13 +90,13 @@ static void worker(void *arg) {
 
 void tern_team_run(const tern_team *team, tern_team_fn fn, void *ctx) {
     shared *s = team->shared;
-    tern_mutex_lock(&s->run_lock);
+    tern_turns_take(&s->runs);
     s->fn = fn;
     s->ctx = ctx;
     if (s->n_threads > 1) change(s, &s->generation);
     fn(ctx, team);
     tern_team_barrier(team);
-    tern_mutex_unlock(&s->run_lock);
+    tern_turns_give(&s->runs);
 }
 
 static void release(shared *s) {
@@ -104,7 +105,7 @@ static void release(shared *s) {
         change(s, &s->generation);
     }
     for (int i = 1; i < s->n_started; i++) tern_thread_join(&s->threads[i]);
-    tern_mutex_free(&s->run_lock);
+    tern_turns_free(&s->runs);
     tern_mutex_free(&s->lock);
     tern_condition_free(&s->wake);
     tern_free(s->threads);
@@ -125,7 +126,7 @@ tern_status tern_team_open(tern_team **out, int n_threads, tern_error *err) {
     s->n_started = 1;
     s->threads = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n_threads, sizeof *s->threads);
     s->views = tern_alloc_array(TERN_MEM_GRAPH, (size_t)n_threads, sizeof *s->views);
-    tern_mutex_init(&s->run_lock);
+    tern_turns_init(&s->runs);
     tern_mutex_init(&s->lock);
     tern_condition_init(&s->wake);
     if (!s->threads || !s->views) {

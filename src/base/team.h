@@ -3,7 +3,8 @@
 // tern_team_run calls fn once on every thread (the caller is thread 0) and returns when all are
 // done. Inside, tern_team_barrier separates the steps. Waiting threads spin for a short while,
 // since a barrier in the decode loop comes every few microseconds, and then sleep, since a laptop's
-// battery matters. One run at a time: callers queue on a mutex.
+// battery matters. One run at a time: callers take turns in
+// the order in which they come.
 #ifndef TERN_BASE_TEAM_H
 #define TERN_BASE_TEAM_H
 

@@ -1,4 +1,4 @@
-// What a device must do for the runtime: about twenty functions. A backend deals with graphs and
+// What a device must do for the runtime. A backend deals with graphs and
 // tensors, never with models, tokenizers or files.
 //
 //   open ── bind (each weight) ── compile (graph + weights → plan) ─┬─ store (pages of states)
@@ -10,7 +10,8 @@
 // nor on where its pages are.
 //
 // Long operations do not block: a browser cannot, and a GPU should not. Operations that begin
-// (open, bind, submit) are polled by the caller until they are done; on the CPU, always at once.
+// (open, bind, submit) are polled by the caller until they are done; on the CPU at once, except for
+// batches in pieces.
 // Functions that wait say so.
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
@@ -160,7 +161,14 @@ typedef struct tern_batch {
     // The CPU skips them, since their weights would be most of the bytes a step reads; a GPU
     // computes all.
     int32_t first_score, n_scores;
+    // Not 0: it is computed in pieces of one node or of about this much work (tern_node_work), one
+    // with each poll, so that others' batches come in between. It must stay where it is until it is
+    // done.
+    uint64_t piece_work;
 } tern_batch;
+// About how many multiplications a node takes in a batch with these rows of its dimensions.
+uint64_t tern_node_work(const tern_graph *g, const tern_node *n,
+                        const int64_t counts[TERN_DIMS_MAX], const tern_batch *batch);
 // Whether a plan and stores of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err);

@@ -419,6 +419,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     TERN_TRY_GOTO(open_text(m, desc, err));
     TERN_TRY_GOTO(build_graphs(m, err));
     m->n_batch = choose_batch(m, desc->n_batch);
+    m->piece_work = TERN_PIECE_WORK;
     TERN_TRY_GOTO(tern_model_read_embedding(m, err));
     TERN_TRY_GOTO(add_adapters(m, desc, err));
     TERN_TRY_GOTO(find_sources(m, desc->head, err));

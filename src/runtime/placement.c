@@ -44,7 +44,7 @@ tern_status tern_placement_begin(tern_placement **out, const tern_model *m, cons
                          device);
     tern_placement *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
-    tern_mutex_init(&p->busy);
+    tern_turns_init(&p->busy);
     tern_mutex_init(&p->pool);
     p->is_automatic = automatic;
     tern_error why = {0};
@@ -200,6 +200,7 @@ static void close_runs(tern_placement *p) {
 
 void tern_placement_give_back(tern_placement *p, const tern_model *m) {
     close_runs(p);
+    tern_placement_free_plans(p);
     for (int i = 0; i < m->n_graphs; i++) {
         if (p->graphs[i].plan) p->backend->plan_free(p->graphs[i].plan);
         tern_free(p->graphs[i].weights);
@@ -216,7 +217,7 @@ void tern_placement_give_back(tern_placement *p, const tern_model *m) {
 void tern_placement_close(tern_placement *p, const tern_model *m) {
     if (!p) return;
     tern_placement_give_back(p, m);
-    tern_mutex_free(&p->busy);
+    tern_turns_free(&p->busy);
     tern_mutex_free(&p->pool);
     tern_free(p);
 }
@@ -224,10 +225,10 @@ void tern_placement_close(tern_placement *p, const tern_model *m) {
 // ---- Sharing a device --------------------------------------------------------------------------
 
 void tern_placement_begin_use(tern_placement *p) {
-    if (!p->backend->is_shared) tern_mutex_lock(&p->busy);
+    if (!p->backend->is_shared) tern_turns_take(&p->busy);
 }
 void tern_placement_end_use(tern_placement *p) {
-    if (!p->backend->is_shared) tern_mutex_unlock(&p->busy);
+    if (!p->backend->is_shared) tern_turns_give(&p->busy);
 }
 
 tern_status tern_placement_cache(tern_placement *p, const tern_model *m,

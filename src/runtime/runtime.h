@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include "base/cancel.h"
 #include "base/os_thread.h"
+#include "base/turns.h"
 #include "formats/formats.h"
 #include "grammar/grammar.h"
 #include "graph/graph.h"
@@ -41,12 +42,23 @@ typedef struct tern_placed_graph {
     tern_plan *plan;
 } tern_placed_graph;
 
+// A plan for other numbers of rows than the model's (run.c).
+typedef struct tern_placed_plan {
+    tern_weight **weights; // by value of the graph
+    tern_plan *plan;
+    int graph; // of the model's; -1: its user's own
+    int32_t n_rows;
+    size_t n_users;
+    uint64_t used; // when
+    struct tern_placed_plan *next;
+} tern_placed_plan;
+
 // A device with the weights bound to it and the plans compiled for it (placement.c).
 typedef struct tern_placement {
     const tern_backend *backend;
     tern_device *device;
-    tern_mutex busy; // the device is in use, where it is not shared; taken after the model's
-    tern_mutex pool; // of the instances' list; taken after all others
+    tern_turns busy; // the device is in use, where it is not shared; taken after the model's
+    tern_mutex pool; // of the lists of instances and plans; taken after all others
     // While it is being opened.
     bool is_automatic; // without a GPU, the CPU will do
     bool is_open;      // the device
@@ -59,6 +71,8 @@ typedef struct tern_placement {
     // For the main graph.
     tern_placed_cache *caches; // changed under the model's lock
     tern_placed_instance *instances;
+    tern_placed_plan *plans; // those kept for other numbers of rows
+    uint64_t n_plans_used, n_plans_compiled;
     const char *ternary_layout, *head;
     uint64_t bytes_per_token, bytes_per_token_logits;
     char remark[560]; // why it is not on the requested device, or on the last one
@@ -149,6 +163,7 @@ struct tern_model {
     tern_weight_kind *kinds;     // [n_weights] the input of the passes
     const char *damaged;         // a vector with NaN or infinity in it, NULL: none
     int32_t n_batch;
+    uint64_t piece_work; // tern_batch's, for runs; tests set less
     bool vocab_only;
     tern_mutex vocab_lock;
     tern_mutex images_lock; // for the next four
@@ -174,6 +189,9 @@ struct tern_model {
 // Each user of a model lets it go afterwards; the last one frees it.
 void tern_model_hold(const tern_model *m);
 void tern_model_let_go(const tern_model *m); // NULL is allowed
+// Of a run's pieces, in multiplications: as many as a token takes in a model with a billion
+// weights.
+#define TERN_PIECE_WORK ((uint64_t)1 << 30)
 // A hash of all that states depend on besides their text, never 0 (digest.c). The first call reads
 // all weights.
 tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err);
@@ -220,6 +238,7 @@ tern_status tern_placement_weights(const tern_placement *p, const tern_model_gra
 tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool *done,
                                    tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
+void tern_placement_free_plans(tern_placement *p);                 // none is in use
 // Frees everything except the texts about it.
 void tern_placement_give_back(tern_placement *p, const tern_model *m);
 // Threads take turns on a device that only one thread may use at a time.

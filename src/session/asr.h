@@ -4,7 +4,7 @@
 #ifndef TERN_SESSION_ASR_H
 #define TERN_SESSION_ASR_H
 
-#include "kernels/single.h"
+#include "runtime/run.h"
 #include "session/session.h"
 
 typedef struct whisper_state whisper_state; // transcribe_whisper.c
@@ -13,9 +13,8 @@ typedef struct asr_run {
     tern_model *m;
     tern_transcribe_params params; // the caller's
     double seconds_max, tokens_per_second;
-    tern_placement *at;
     int encoder_graph;
-    tern_single encoder, decoder;
+    tern_run encoder, decoder;
     float *input;   // rows of the encoder's input
     float *encoded; // [n_source, n_embd]
     int32_t *ids;   // [n_context] the transcript

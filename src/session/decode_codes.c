@@ -3,14 +3,13 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/single.h"
+#include "runtime/run.h"
 #include "session/session.h"
 #include "tern_audio.h"
 
 struct tern_codec_stream {
     tern_model *m;
-    tern_placement *at;
-    tern_single single;
+    tern_run run;
     tern_vid codes, sound;
     int32_t n_done; // frames
     float *samples;
@@ -19,17 +18,11 @@ struct tern_codec_stream {
 
 static tern_status begin(tern_codec_stream *s, tern_error *err) {
     tern_model *m = s->m;
-    const tern_cache_desc desc = {.kv_type = TERN_KV_F32,
-                                  .n_context = (int32_t)m->config.n_context};
-    TERN_TRY(tern_placement_hold(m, &s->at, err));
+    const tern_run_desc desc = {.kv_type = TERN_KV_F32, .n_context = (int32_t)m->config.n_context};
     const tern_graph *g = &m->graphs[0].fused;
     s->codes = tern_graph_find(g, "codes");
     s->sound = tern_graph_find(g, "sound");
-    tern_placement_begin_use(s->at);
-    tern_status status =
-        tern_single_open(&s->single, s->at->backend, s->at->graphs[0].plan, g, &desc, err);
-    tern_placement_end_use(s->at);
-    return status;
+    return tern_run_open(&s->run, m, &desc, err);
 }
 
 tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *err) {
@@ -55,12 +48,7 @@ tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *
 
 void tern_codec_close(tern_codec_stream *s) {
     if (!s) return;
-    if (s->at) {
-        tern_placement_begin_use(s->at);
-        if (s->single.backend) tern_single_close(&s->single);
-        tern_placement_end_use(s->at);
-        tern_placement_let_go(s->m, s->at);
-    }
+    tern_run_close(&s->run);
     tern_free(s->samples);
     tern_model_let_go(s->m);
     tern_free(s);
@@ -82,11 +70,9 @@ static tern_status decode_some(tern_codec_stream *s, const int32_t *codes, int32
     tern_batch batch = {.n_tokens = n};
     tern_batch_bind(&batch, s->codes, (void *)(uintptr_t)codes);
     tern_batch_bind(&batch, s->sound, samples);
-    tern_placement_begin_use(s->at);
-    tern_status status = tern_single_run(&s->single, &batch, s->n_done, err);
-    tern_placement_end_use(s->at);
-    if (status == TERN_OK) s->n_done += n;
-    return status;
+    TERN_TRY(tern_run_wait(&s->run, &batch, s->n_done, err));
+    s->n_done += n;
+    return TERN_OK;
 }
 
 tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t n_frames,

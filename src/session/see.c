@@ -6,17 +6,23 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "kernels/single.h"
+#include "runtime/run.h"
 #include "session/session.h"
+#include "tern_image.h"
 
 // ---- Patches -----------------------------------------------------------------------------------
 
-typedef struct looking {
+// Images are encoded in parts: the squares in turn, and then the whole.
+struct tern_image_encoder {
     tern_model *m;
     const tern_vision *v;
     tern_vision_rules rules;
+    tern_image_tokens *s, *known;      // being made, or NULL; found in the cache, or NULL
     int32_t whole_width, whole_height; // in pixels, to which the whole image is resized
     bool has_whole;                    // shown, too, after the squares that are cut out of it
+    tern_run run;                      // of the tower
+    bool is_running;                   // on a part
+    size_t n_squares, part, n_done;    // part: the current one; n_done: rows of those before it
     // The tower's current input.
     const uint8_t *frames[TERN_VISION_FRAMES]; // the first pixel of each
     size_t stride;                             // pixels from a row to the next
@@ -26,14 +32,8 @@ typedef struct looking {
     float *points;   // [n, tern_vision_point_cols] in the grid of learnt places
     int32_t *places; // [n, 3]
     float *made;     // rows of several layers, one layer after the other
-} looking;
-
-static void close_looking(looking *l) {
-    tern_free(l->patches);
-    tern_free(l->points);
-    tern_free(l->places);
-    tern_free(l->made);
-}
+};
+typedef struct tern_image_encoder looking;
 
 // At most this many patches at once.
 static tern_status make_room(looking *l, size_t n, tern_error *err) {
@@ -114,27 +114,8 @@ static void cut_patches(const looking *l) {
 
 // ---- The tower ---------------------------------------------------------------------------------
 
-typedef struct tower {
-    tern_placement *at;
-    tern_weight **weights;
-    tern_plan *plan;
-    tern_single single;
-} tower;
-
-// Opens the tower for n patches at once.
-static tern_status open_tower(tower *t, const tern_model_graph *g, size_t n, tern_error *err) {
-    const tern_backend *b = t->at->backend;
-    tern_cache_desc cache = {.n_context = (int32_t)n};
-    TERN_TRY(tern_kv_choose(&g->fused, cache.n_context, TERN_KV_F32, &cache.kv_type, err));
-    TERN_TRY(tern_placement_weights(t->at, g, g->fused.n_values, &t->weights, err));
-    TERN_TRY(b->compile(t->at->device, &g->fused, t->weights, (int32_t)n, &t->plan, err));
-    return tern_single_open(&t->single, b, t->plan, &g->fused, &cache, err);
-}
-
-static void close_tower(tower *t) {
-    if (t->single.backend) tern_single_close(&t->single);
-    if (t->plan) t->at->backend->plan_free(t->plan);
-    tern_free(t->weights);
+static const tern_graph *tower_of(const looking *l) {
+    return &l->m->graphs[tern_model_graph_find(l->m, "vision", NULL)].fused;
 }
 
 // Binds memory for the last layer's rows, then for those of the other output layers: n numbers
@@ -148,15 +129,15 @@ static void bind_rows(const looking *l, const tern_graph *g, tern_batch *b, floa
     }
 }
 
-static tern_status run_tower(const looking *l, tower *t, const tern_model_graph *g, float *made,
-                             size_t n, tern_error *err) {
+static tern_status begin_tower(looking *l, float *made, size_t n, tern_error *err) {
+    const tern_graph *g = tower_of(l);
     tern_batch b = {.n_tokens = (int32_t)l->n,
                     .n_outputs = (int32_t)(l->n / (size_t)(l->v->n_merge * l->v->n_merge)),
                     .places = l->v->tower->turns ? l->places : NULL};
-    tern_batch_bind(&b, tern_graph_find(&g->fused, "patches"), l->patches);
-    tern_batch_bind(&b, tern_graph_find(&g->fused, "points"), l->points);
-    bind_rows(l, &g->fused, &b, made, n);
-    return tern_single_run(&t->single, &b, 0, err);
+    tern_batch_bind(&b, tern_graph_find(g, "patches"), l->patches);
+    tern_batch_bind(&b, tern_graph_find(g, "points"), l->points);
+    bind_rows(l, g, &b, made, n);
+    return tern_run_begin(&l->run, &b, 0, err);
 }
 
 // made: [n_rows, n_embd] for each output layer; rows: all layers of a row together.
@@ -168,86 +149,97 @@ static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t
                    n_embd * sizeof *rows);
 }
 
-// Computes the rows of the current input: those of the image from row `first` on. *n: how many.
-static tern_status make_rows(looking *l, tower *t, const tern_model_graph *g, tern_image_tokens *s,
-                             size_t first, size_t *n, tern_error *err) {
-    size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
-    float *rows = s->rows + first * n_layers * n_embd, *made = n_layers > 1 ? l->made : rows;
-    l->n = (size_t)l->columns * (size_t)l->rows;
-    *n = l->n / (size_t)(l->v->n_merge * l->v->n_merge);
-    place_patches(l);
-    cut_patches(l);
-    TERN_TRY(run_tower(l, t, g, made, *n * n_embd, err));
-    if (n_layers > 1) put_beside(made, n_layers, *n, n_embd, rows);
-    return TERN_OK;
-}
-
-// ---- Image tokens -------------------------------------------------------------------------------
+// ---- Parts
+// ---------------------------------------------------------------------------------------
 
 // Squares are cut out of one image, which is stored before the whole.
 static size_t cut_bytes(const looking *l, const tern_image_tokens *s) {
     return (size_t)s->across * (size_t)s->down * 3 * (size_t)(l->rules.tile * l->rules.tile);
 }
 
-static tern_status look_at_squares(looking *l, tower *t, const tern_model_graph *g,
-                                   tern_image_tokens *s, size_t *n_rows, tern_error *err) {
-    size_t tile = (size_t)l->rules.tile, n;
+static void choose_square(looking *l) {
+    size_t tile = (size_t)l->rules.tile, across = (size_t)l->s->across;
+    size_t row = l->part / across * tile, column = l->part % across * tile;
     l->columns = l->rows = (int32_t)(l->rules.tile / l->v->n_patch);
-    l->stride = (size_t)s->across * tile;
-    for (size_t i = 0; i < (size_t)s->across * (size_t)s->down; i++) {
-        size_t row = i / (size_t)s->across * tile, column = i % (size_t)s->across * tile;
-        l->frames[0] = s->pixels + 3 * (row * l->stride + column);
-        TERN_TRY(make_rows(l, t, g, s, *n_rows, &n, err));
-        *n_rows += n;
-    }
-    return TERN_OK;
+    l->stride = across * tile;
+    l->frames[0] = l->s->pixels + 3 * (row * l->stride + column);
 }
 
-static tern_status look_at_whole(looking *l, tower *t, const tern_model_graph *g,
-                                 tern_image_tokens *s, size_t n_rows, tern_error *err) {
-    size_t each = 3 * (size_t)l->whole_width * (size_t)l->whole_height, n;
-    const uint8_t *first = s->pixels + cut_bytes(l, s);
+static void choose_whole(looking *l) {
+    size_t each = 3 * (size_t)l->whole_width * (size_t)l->whole_height, cut = cut_bytes(l, l->s);
     l->columns = (int32_t)(l->whole_width / l->v->n_patch);
     l->rows = (int32_t)(l->whole_height / l->v->n_patch);
     l->stride = (size_t)l->whole_width;
     for (size_t i = 0; i < TERN_VISION_FRAMES; i++)
-        l->frames[i] = first + ((i + 1) * each <= s->n_pixels - cut_bytes(l, s) ? i * each : 0);
-    return make_rows(l, t, g, s, n_rows, &n, err);
+        l->frames[i] = l->s->pixels + cut + ((i + 1) * each <= l->s->n_pixels - cut ? i * each : 0);
 }
 
-static tern_status look_at_all(looking *l, tern_image_tokens *s, size_t n_most, tern_error *err) {
-    const tern_model_graph *g = &l->m->graphs[tern_model_graph_find(l->m, "vision", NULL)];
-    tower t = {0};
-    size_t n_rows = 0;
-    TERN_TRY(tern_placement_hold(l->m, &t.at, err));
-    tern_placement_begin_use(t.at);
-    tern_status status = open_tower(&t, g, n_most, err);
-    if (status == TERN_OK) status = look_at_squares(l, &t, g, s, &n_rows, err);
-    if (status == TERN_OK && l->has_whole) status = look_at_whole(l, &t, g, s, n_rows, err);
-    close_tower(&t);
-    tern_placement_end_use(t.at);
-    tern_placement_let_go(l->m, t.at);
-    return status;
+static size_t n_layers(const looking *l) { return 1 + (size_t)l->v->n_deep; }
+
+// Where the current part's rows go, and how many they are.
+static float *rows_of(const looking *l, size_t *n) {
+    *n = l->n / (size_t)(l->v->n_merge * l->v->n_merge);
+    return l->s->rows + l->n_done * n_layers(l) * (size_t)l->m->config.n_embd;
 }
 
-static tern_status look(looking *l, tern_image_tokens *s, tern_error *err) {
-    size_t n_embd = (size_t)l->m->config.n_embd, n_layers = 1 + (size_t)l->v->n_deep;
-    size_t group = (size_t)(l->v->n_merge * l->v->n_merge);
-    size_t n = (size_t)s->n_rows * n_layers * n_embd;
-    size_t n_square = s->across ? (size_t)(l->rules.tile / l->v->n_patch) : 0;
-    size_t n_most = (size_t)(s->width * s->height) * group;
-    if (!l->has_whole || n_most < n_square * n_square) n_most = n_square * n_square;
-    s->rows = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->rows);
-    l->made = tern_alloc_array(TERN_MEM_SESSION, n_layers > 1 ? n : 1, sizeof *l->made);
-    if (!s->rows || !l->made) return tern_fail_memory(err, n * sizeof *s->rows);
-    TERN_TRY(make_room(l, n_most, err));
-    TERN_TRY(look_at_all(l, s, n_most, err));
+static tern_status begin_part(looking *l, tern_error *err) {
+    size_t n;
+    if (l->part < l->n_squares)
+        choose_square(l);
+    else
+        choose_whole(l);
+    l->n = (size_t)l->columns * (size_t)l->rows;
+    float *rows = rows_of(l, &n);
+    place_patches(l);
+    cut_patches(l);
+    TERN_TRY(
+        begin_tower(l, n_layers(l) > 1 ? l->made : rows, n * (size_t)l->m->config.n_embd, err));
+    l->is_running = true;
+    return TERN_OK;
+}
+
+static void end_part(looking *l) {
+    size_t n;
+    float *rows = rows_of(l, &n);
+    if (n_layers(l) > 1) put_beside(l->made, n_layers(l), n, (size_t)l->m->config.n_embd, rows);
+    l->n_done += n;
+    l->part++;
+    l->is_running = false;
+}
+
+static tern_status keep(looking *l, tern_image_tokens **out, tern_error *err) {
+    tern_image_tokens *s = l->s;
+    size_t n = (size_t)s->n_rows * n_layers(l) * (size_t)l->m->config.n_embd;
     for (size_t i = 0; i < n; i++)
         if (!isfinite(s->rows[i]))
             return tern_fail(err, TERN_ERR_DEVICE, "%s: an image produced NaN or infinity",
                              l->m->path);
-    return tern_model_keep_image(l->m, s, err);
+    TERN_TRY(tern_model_keep_image(l->m, s, err));
+    l->s = NULL;
+    *out = s;
+    return TERN_OK;
 }
+
+// Memory and the tower's plan, for the part with the most patches.
+static tern_status open_tower(looking *l, tern_error *err) {
+    tern_image_tokens *s = l->s;
+    size_t group = (size_t)(l->v->n_merge * l->v->n_merge);
+    size_t n = (size_t)s->n_rows * n_layers(l) * (size_t)l->m->config.n_embd;
+    size_t n_square = s->across ? (size_t)(l->rules.tile / l->v->n_patch) : 0;
+    size_t n_most = (size_t)(s->width * s->height) * group;
+    if (!l->has_whole || n_most < n_square * n_square) n_most = n_square * n_square;
+    s->rows = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->rows);
+    l->made = tern_alloc_array(TERN_MEM_SESSION, n_layers(l) > 1 ? n : 1, sizeof *l->made);
+    if (!s->rows || !l->made) return tern_fail_memory(err, n * sizeof *s->rows);
+    TERN_TRY(make_room(l, n_most, err));
+    const tern_run_desc desc = {.graph = tern_model_graph_find(l->m, "vision", NULL),
+                                .n_rows = (int32_t)n_most,
+                                .n_context = (int32_t)n_most,
+                                .kv_type = TERN_KV_F32};
+    return tern_run_open(&l->run, l->m, &desc, err);
+}
+
+// ---- Image tokens -------------------------------------------------------------------------------
 
 static tern_status size_one(const looking *l, const tern_image *p, int32_t width, int32_t height,
                             uint8_t *to, tern_error *err) {
@@ -359,35 +351,98 @@ static tern_status check_rows(const tern_model *m, const tern_image_tokens *s, t
                      m->path, (int)s->n_rows, (int)m->n_batch);
 }
 
-tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *m, const tern_image *images,
-                                   size_t n_images, const tern_image_tokens_params *params,
-                                   tern_error *err) {
+static tern_status begin(looking *l, const tern_image *images, size_t n_images, tern_error *err) {
+    tern_image_tokens *s = l->s = tern_image_tokens_new();
+    if (!s) return tern_fail_memory(err, sizeof *s);
+    s->model = l->m;
+    TERN_TRY(size_images(l, s, images, n_images, err));
+    TERN_TRY(check_rows(l->m, s, err));
+    l->n_squares = (size_t)s->across * (size_t)s->down;
+    l->known = tern_model_find_image(l->m, s);
+    if (l->known) return TERN_OK;
+    TERN_TRY(put_ids(l, s, err));
+    return open_tower(l, err);
+}
+
+tern_status tern_image_encoder_open(tern_image_encoder **out, tern_model *m,
+                                    const tern_image *images, size_t n_images,
+                                    const tern_image_tokens_params *params, tern_error *err) {
     tern_clear(err);
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
     TERN_TRY(check(m, images, n_images, err));
-    looking l = {.m = m, .v = &m->config.vision};
+    tern_vision_rules rules;
     int64_t most = params ? params->n_pixels_max : 0;
     if (most < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "n_pixels_max is %lld: expected 1 or more, or 0",
                          (long long)most);
-    tern_status status = tern_vision_rules_read(m->file, l.v, most, &l.rules, err);
+    tern_status status = tern_vision_rules_read(m->file, &m->config.vision, most, &rules, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
-    tern_image_tokens *s = tern_image_tokens_new();
-    if (!s) return tern_fail_memory(err, sizeof *s);
-    s->model = m;
-    status = size_images(&l, s, images, n_images, err);
-    if (status == TERN_OK) status = check_rows(m, s, err);
-    if (status == TERN_OK) *out = tern_model_find_image(m, s);
-    if (status == TERN_OK && !*out) {
-        status = put_ids(&l, s, err);
-        if (status == TERN_OK) status = look(&l, s, err);
-        if (status == TERN_OK) *out = s;
+    looking *l = tern_alloc(TERN_MEM_SESSION, sizeof *l);
+    if (!l) return tern_fail_memory(err, sizeof *l);
+    l->m = m;
+    l->v = &m->config.vision;
+    l->rules = rules;
+    tern_model_hold(m);
+    status = begin(l, images, n_images, err);
+    if (status == TERN_OK)
+        *out = l;
+    else
+        tern_image_encoder_close(l);
+    return status;
+}
+
+static tern_status poll(looking *l, tern_image_tokens **out, tern_error *err) {
+    bool done = false;
+    if (l->known) {
+        *out = l->known;
+        l->known = NULL;
+        return TERN_OK;
     }
-    if (*out != s) tern_image_tokens_drop(s);
-    if (*out) tern_model_hold(m);
-    close_looking(&l);
+    if (!l->s) return tern_fail(err, TERN_ERR_ARGUMENT, "the image is encoded already");
+    if (!l->is_running) TERN_TRY(begin_part(l, err));
+    TERN_TRY(tern_run_poll(&l->run, &done, err));
+    if (done) end_part(l);
+    return l->part == l->n_squares + l->has_whole ? keep(l, out, err) : TERN_OK;
+}
+
+tern_status tern_image_encoder_poll(tern_image_encoder *l, tern_image_tokens **out,
+                                    tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_NEED(l);
+    TERN_TRY(poll(l, out, err));
+    if (*out) tern_model_hold(l->m); // for its holder
+    return TERN_OK;
+}
+
+void tern_image_encoder_close(tern_image_encoder *l) {
+    if (!l) return;
+    tern_model *m = l->m;
+    tern_run_close(&l->run);
+    tern_image_tokens_drop(l->s);
+    if (l->known) tern_model_release_image(m, l->known);
+    tern_free(l->patches);
+    tern_free(l->points);
+    tern_free(l->places);
+    tern_free(l->made);
+    tern_free(l);
+    tern_model_let_go(m);
+}
+
+tern_status tern_image_tokens_open(tern_image_tokens **out, tern_model *m, const tern_image *images,
+                                   size_t n_images, const tern_image_tokens_params *params,
+                                   tern_error *err) {
+    tern_clear(err);
+    tern_image_encoder *l;
+    TERN_NEED(out);
+    *out = NULL;
+    TERN_TRY(tern_image_encoder_open(&l, m, images, n_images, params, err));
+    tern_status status = TERN_OK;
+    while (status == TERN_OK && !*out) status = tern_image_encoder_poll(l, out, err);
+    tern_image_encoder_close(l);
     return status;
 }
 

@@ -33,7 +33,7 @@ tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows
     tern_batch_bind(&batch, in, h->input);
     tern_batch_bind(&batch, encoded, h->encoded);
     double began = tern_seconds();
-    tern_status status = tern_single_run(&h->encoder, &batch, 0, err);
+    tern_status status = tern_run_wait(&h->encoder, &batch, 0, err);
     h->encoder_seconds += tern_seconds() - began;
     return status;
 }
@@ -52,7 +52,7 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
     if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);
     double began = tern_seconds();
-    TERN_TRY(tern_single_run(&h->decoder, &batch, position, err));
+    TERN_TRY(tern_run_wait(&h->decoder, &batch, position, err));
     h->decoder_seconds += tern_seconds() - began;
     h->n_read += n;
     for (int64_t i = 0; logits && i < h->m->config.n_vocab; i++) greatest += logits[i] * 0;
@@ -169,9 +169,7 @@ static tern_status hear(asr_run *h, const tern_sound *sound, segment_list *out, 
     tern_status status = tern_asr_find_speech(h, sound->samples, sound->n, &speech, err);
     for (size_t i = 0; status == TERN_OK && i < speech.n; i++) {
         const tern_voice_span *s = &speech.spans[i];
-        tern_placement_begin_use(h->at);
         status = tern_asr_decode_text(h, sound->samples + s->first, s->end - s->first, err);
-        tern_placement_end_use(h->at);
         if (status == TERN_OK)
             status = tern_asr_add(h, out, (double)s->first / TERN_VOICE_RATE,
                                   (double)s->end / TERN_VOICE_RATE, h->ids, h->n_ids, err);
@@ -182,11 +180,11 @@ static tern_status hear(asr_run *h, const tern_sound *sound, segment_list *out, 
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static tern_status open_single(const asr_run *h, int graph, int64_t n_context, tern_single *out,
-                               tern_error *err) {
-    const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = (int32_t)n_context};
-    return tern_single_open(out, h->at->backend, h->at->graphs[graph].plan,
-                            &h->m->graphs[graph].fused, &desc, err);
+static tern_status open_run(const asr_run *h, int graph, int64_t n_context, tern_run *out,
+                            tern_error *err) {
+    const tern_run_desc desc = {
+        .graph = graph, .kv_type = TERN_KV_F32, .n_context = (int32_t)n_context};
+    return tern_run_open(out, h->m, &desc, err);
 }
 
 static tern_status settle(asr_run *h, tern_error *err) {
@@ -233,22 +231,13 @@ tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_param
     if (!h->input || !h->encoded || !h->ids)
         return tern_fail_memory(err, n_input * sizeof *h->input);
     if (c->whisper.n_mels) TERN_TRY(tern_whisper_open(h, err));
-    TERN_TRY(tern_placement_hold(h->m, &h->at, err));
-    tern_placement_begin_use(h->at);
-    tern_status status = open_single(h, h->encoder_graph, c->n_source, &h->encoder, err);
-    if (status == TERN_OK) status = open_single(h, 0, c->n_context, &h->decoder, err);
-    tern_placement_end_use(h->at);
-    return status;
+    TERN_TRY(open_run(h, h->encoder_graph, c->n_source, &h->encoder, err));
+    return open_run(h, 0, c->n_context, &h->decoder, err);
 }
 
 void tern_asr_close(asr_run *h) {
-    if (h->at) {
-        tern_placement_begin_use(h->at);
-        if (h->encoder.backend) tern_single_close(&h->encoder);
-        if (h->decoder.backend) tern_single_close(&h->decoder);
-        tern_placement_end_use(h->at);
-        tern_placement_let_go(h->m, h->at);
-    }
+    tern_run_close(&h->encoder);
+    tern_run_close(&h->decoder);
     tern_whisper_close(h->whisper);
     tern_free(h->input);
     tern_free(h->encoded);

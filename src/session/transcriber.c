@@ -79,10 +79,8 @@ static tern_status write_part(tern_transcriber *s, int64_t first, int64_t end, b
     segment_list list = {.out = &said};
     asr_run partial = *h;
     if (!is_final && !h->params.on_partial) return TERN_OK;
-    tern_placement_begin_use(h->at);
     const float *samples = s->samples + (first - s->first);
     tern_status status = tern_asr_decode_text(h, samples, end - first, err);
-    tern_placement_end_use(h->at);
     partial.params.on_segment = is_final ? h->params.on_segment : h->params.on_partial;
     if (status == TERN_OK)
         status = tern_asr_add(&partial, &list, seconds(first), seconds(end), h->ids, h->n_ids, err);

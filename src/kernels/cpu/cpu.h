@@ -114,6 +114,19 @@ typedef struct cpu_block { // rows of one chunk: a unit of attention
 } cpu_block;
 #define CPU_BLOCK_ROWS 24 // whole tiles of the attention kernel for any number of heads
 
+// One batch being computed.
+typedef struct cpu_run {
+    tern_instance *instance;
+    const tern_plan *plan;
+    const tern_batch *batch;
+    int64_t counts[TERN_DIMS_MAX];
+    size_t n_blocks;
+    size_t first, end; // steps of the piece; end: where the next one begins
+    // The last step to run, where the computation is cancelled; SIZE_MAX: run all. One thread may
+    // read it when another is a step ahead, so it is a step's number and not a flag.
+    atomic_size_t last;
+} cpu_run;
+
 struct tern_instance {
     tern_plan *plan;
     const tern_store *store;
@@ -130,19 +143,9 @@ struct tern_instance {
     tern_profile *profile; // by op; NULL: nothing is timed
     tern_tap_fn tap;       // of the batch that is traced, or NULL
     void *tap_ctx;
+    cpu_run run;
+    bool is_busy; // pieces of the run are left
 };
-
-// One batch being computed.
-typedef struct cpu_run {
-    tern_instance *instance;
-    const tern_plan *plan;
-    const tern_batch *batch;
-    int64_t counts[TERN_DIMS_MAX];
-    size_t n_blocks;
-    // The last step to run, where the computation is cancelled; SIZE_MAX: run all. One thread may
-    // read it when another is a step ahead, so it is a step's number and not a flag.
-    atomic_size_t last;
-} cpu_run;
 
 // Memory of a value in a run; NULL for weights, and for values that the batch leaves out.
 void *cpu_value(const cpu_run *run, tern_vid v);
@@ -197,6 +200,8 @@ tern_status cpu_page_write(tern_store *s, int group, tern_page page, const void 
 tern_status cpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
 void cpu_instance_close(tern_instance *i);
 tern_status cpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
+tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err);
+void cpu_cancel(tern_instance *i);
 tern_status cpu_profile_start(tern_instance *i, tern_error *err);
 const tern_profile *cpu_profile_read(const tern_instance *i);
 tern_status cpu_trace(tern_instance *i, const tern_batch *batch, tern_tap_fn on_value, void *ctx,

@@ -53,7 +53,6 @@ static tern_status cpu_bind_poll(tern_device *d, tern_weight *w, uint64_t *left,
     *left = 0;
     return TERN_OK;
 }
-static void cpu_cancel(tern_instance *i) { (void)i; }
 
 static const char *cpu_describe(tern_device *d) { return d->description; }
 
@@ -87,13 +86,6 @@ static void cpu_memory(const tern_device *d, tern_device_memory *out) {
 }
 
 static const tern_memory_plan *cpu_plan_memory(const tern_plan *p) { return &p->memory; }
-
-static tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err) {
-    (void)i;
-    (void)err;
-    *done = true;
-    return TERN_OK;
-}
 
 const tern_backend tern_backend_cpu = {
     .name = "cpu",

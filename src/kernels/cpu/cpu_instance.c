@@ -173,7 +173,7 @@ static void run_steps(void *ctx, const tern_team *team) {
     cpu_run *run = ctx;
     tern_profile *profile = team->thread == 0 ? run->instance->profile : NULL;
     double start = profile ? tern_seconds() : 0;
-    for (size_t i = 0; i < run->plan->n_steps; i++) {
+    for (size_t i = run->first; i < run->end; i++) {
         const cpu_step *s = &run->plan->steps[i];
         if (!is_wanted(run, s)) continue;
         s->fn(run, s, team);
@@ -186,6 +186,22 @@ static void run_steps(void *ctx, const tern_team *team) {
         tern_profile_add(profile, tern_op_name(s->node->op), end - start, bytes_of(run, s));
         start = end;
     }
+}
+
+static tern_status run_piece(cpu_run *run, tern_error *err) {
+    tern_team_run(run->plan->device->team, run_steps, run);
+    if (atomic_load_explicit(&run->last, memory_order_relaxed) == SIZE_MAX) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CANCELLED, "the computation was cancelled");
+}
+
+static size_t end_of_piece(const cpu_run *run) {
+    const tern_plan *p = run->plan;
+    uint64_t work = 0;
+    size_t i = run->first;
+    for (; i < p->n_steps && work < run->batch->piece_work; i++)
+        if (is_wanted(run, &p->steps[i]))
+            work += tern_node_work(p->g, p->steps[i].node, run->counts, run->batch);
+    return i;
 }
 
 tern_status cpu_profile_start(tern_instance *in, tern_error *err) {
@@ -211,21 +227,40 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     TERN_TRY(check_whole(p, batch, err));
     for (size_t i = 0; i < p->n_steps * CPU_COUNTERS; i++)
         atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);
-    cpu_run run = {.instance = in, .plan = p, .batch = batch};
-    atomic_init(&run.last, SIZE_MAX);
-    tern_batch_counts(batch, p->g, run.counts);
-    place_rows(&run);
-    fill_rope_tables(&run);
-    tern_team_run(p->device->team, run_steps, &run);
-    if (atomic_load_explicit(&run.last, memory_order_relaxed) == SIZE_MAX) return TERN_OK;
-    return tern_fail(err, TERN_ERR_CANCELLED, "the computation was cancelled");
+    cpu_run *run = &in->run;
+    *run = (cpu_run){.instance = in, .plan = p, .batch = batch};
+    atomic_init(&run->last, SIZE_MAX);
+    tern_batch_counts(batch, p->g, run->counts);
+    place_rows(run);
+    fill_rope_tables(run);
+    in->is_busy = batch->piece_work > 0;
+    if (in->is_busy) return TERN_OK;
+    run->end = p->n_steps;
+    return run_piece(run, err);
 }
+
+tern_status cpu_poll(tern_instance *in, bool *done, tern_error *err) {
+    cpu_run *run = &in->run;
+    *done = !in->is_busy;
+    if (*done) return TERN_OK;
+    run->first = run->end;
+    run->end = end_of_piece(run);
+    *done = run->end == run->plan->n_steps;
+    in->is_busy = !*done;
+    tern_status status = run_piece(run, err);
+    if (status != TERN_OK) in->is_busy = false;
+    return status;
+}
+
+void cpu_cancel(tern_instance *in) { in->is_busy = false; }
 
 tern_status cpu_trace(tern_instance *in, const tern_batch *batch, tern_tap_fn on_value, void *ctx,
                       tern_error *err) {
+    tern_batch whole = *batch;
+    whole.piece_work = 0;
     in->tap = on_value;
     in->tap_ctx = ctx;
-    tern_status status = cpu_submit(in, batch, err);
+    tern_status status = cpu_submit(in, &whole, err);
     in->tap = NULL;
     return status;
 }

@@ -212,22 +212,38 @@ void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from,
                                                            bytes);
 }
 
+// Whether the dispatch takes part.
+static bool encode(const tern_instance *in, gpu_encoding *e, size_t i, int32_t ahead, bool body) {
+    const gpu_dispatch *step = &in->plan->dispatches[i];
+    uint32_t rows = rows_of(in, step, ahead);
+    if (rows == 0 || !takes_part(in, step, body)) return false;
+    if (in->profile) // each dispatch has its own pass
+        e->pass =
+            gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel, bytes_of(in, step));
+    uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
+    gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x, rows, z);
+    return true;
+}
+
 uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t ahead, bool body,
                                int32_t node) {
     uint32_t n = 0;
-    const tern_plan *p = in->plan;
-    for (size_t i = 0; i < p->n_dispatches; i++) {
-        const gpu_dispatch *step = &p->dispatches[i];
-        uint32_t rows = rows_of(in, step, ahead);
-        if (rows == 0 || !takes_part(in, step, body)) continue;
-        if (node != GPU_ALL_NODES && node != step->node) continue;
-        if (in->profile) // each dispatch has its own pass
-            e->pass = gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel,
-                                       bytes_of(in, step));
-        uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
-        gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x, rows,
-                            z);
-        n++;
-    }
+    for (size_t i = 0; i < in->plan->n_dispatches; i++)
+        if (node == GPU_ALL_NODES || node == in->plan->dispatches[i].node)
+            n += encode(in, e, i, ahead, body);
     return n;
+}
+
+size_t gpu_encode_piece(const tern_instance *in, gpu_encoding *e, size_t first) {
+    const tern_plan *p = in->plan;
+    const tern_batch rows = {.chunks = in->batch.chunks, .n_chunks = in->batch.n_chunks};
+    uint64_t work = 0;
+    size_t i = first;
+    for (int32_t node = -1; i < p->n_dispatches && work < in->piece_work; i++) {
+        int32_t its = p->dispatches[i].node;
+        if (!encode(in, e, i, 0, true) || its < 0 || its == node) continue;
+        node = its;
+        work += tern_node_work(p->g, &p->g->nodes[its], in->batch.counts, &rows);
+    }
+    return i < p->n_dispatches ? i : 0;
 }

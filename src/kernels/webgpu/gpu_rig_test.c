@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/single.h"
+#include "kernels/single_test.h"
 #include "kernels/webgpu/gpu_session.h"
 #include "tests/blobs.h"
 #include "tests/gpu_fixture.h"

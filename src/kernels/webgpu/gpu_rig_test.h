@@ -16,7 +16,7 @@
 #ifndef TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 #define TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 
-#include "kernels/single.h"
+#include "kernels/single_test.h"
 #include "tests/harness.h"
 
 #define RIG_WEIGHTS 24

@@ -91,6 +91,21 @@ static uint64_t ids_ahead_bytes(const tern_instance *in) {
     return (uint64_t)(s->ahead.n ? s->ahead.n_rows : s->now.n_rows) * sizeof(int32_t);
 }
 
+// Whether the request is computed in pieces: one submission each, and the next when it is over.
+static bool in_pieces(const tern_instance *in, const gpu_readback *to) {
+    return in->piece_work > 0 && to && !in->is_step && !in->passes_steps && !in->profile;
+}
+
+// Submits the next piece. *is_last: the results come with it, and nothing is submitted yet.
+static void launch_piece(tern_instance *in, gpu_encoding *e, gpu_readback *to, bool *is_last) {
+    in->piece = gpu_encode_piece(in, e, in->piece);
+    *is_last = in->piece == 0;
+    if (*is_last) return;
+    gpu_encode_copy(in, e, gpu_results_buffer(in), 0, to->buffer, 0, GPU_PIECE_BYTES);
+    gpu_encoding_submit(in, e);
+    gpu_readback_map(in->plan->device, to, GPU_PIECE_BYTES);
+}
+
 // Encodes and submits the dispatches of the request, or only its head, `ahead` positions further on
 // than it says, and those of the greedy steps after it: *n_steps in all, or as many as there is
 // memory for, each on the tokens that the one before has found (top.wgsl). Copies the wanted
@@ -101,6 +116,12 @@ static tern_status launch(tern_instance *in, gpu_encoding *e, int32_t ahead, int
     d->n_launches++;
     TERN_TRY(gpu_screen_prepare(in, err));
     TERN_TRY(gpu_send_runs(in, ahead, n_steps, err));
+    if (body && in_pieces(in, to)) {
+        bool is_last;
+        launch_piece(in, e, to, &is_last);
+        if (!is_last) return TERN_OK;
+        e->step++;
+    }
     for (; e->step < (uint32_t)*n_steps; e->step++)
         gpu_encode_dispatches(in, e, ahead + (int32_t)e->step, body, GPU_ALL_NODES);
     if (in->passes_steps) gpu_encode_copy(in, e, in->ids_ahead, 0, in->ids, 0, ids_ahead_bytes(in));
@@ -294,6 +315,7 @@ static tern_status start(tern_instance *in, bool *waits, tern_error *err) {
         in->steps.started = tern_seconds();
     }
     gpu_encoding e = {.at_most = GPU_FIRST_DISPATCHES};
+    in->piece = 0;
     TERN_TRY(send_rows(in, err));
     *waits = gpu_results_of(in) != GPU_RESULTS_NONE || in->batch.n_others > 0 || in->profile ||
              !gpu_order_has_next(in);
@@ -361,6 +383,7 @@ static tern_status begin(tern_instance *in, tern_error *err) {
 tern_status gpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     if (in->busy) return tern_fail(err, TERN_ERR_ARGUMENT, "the last batch is not done yet");
     TERN_TRY(gpu_order_fill(in, batch, err));
+    in->piece_work = batch->piece_work;
     gpu_order_next(in);
     tern_status status = begin(in, err);
     if (status != TERN_OK) gpu_cancel(in); // the instance may be lent to others
@@ -373,6 +396,7 @@ void gpu_cancel(tern_instance *in) {
     in->was_cancelled |= in->busy;
     in->busy = in->is_held = in->reads_rows = in->is_step = in->passes_steps = false;
     in->unread = 0;
+    in->piece = 0;
     in->batch = (gpu_request){0};
     gpu_expect_step(&in->steps, 0); // nothing goes on from it
     gpu_drafts_forget(in);
@@ -389,10 +413,29 @@ static void read_steps(gpu_steps *s, const void *mapped) {
     s->n_read = s->now.n;
 }
 
+// Reading from a lost device may fail before it reports the loss.
+static tern_status wait_for_loss(tern_instance *in, tern_error *err) {
+    if (in->unread == 0) in->unread = tern_seconds();
+    if (tern_seconds() < in->unread + GPU_SECONDS) return TERN_OK;
+    gpu_cancel(in);
+    return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
+}
+
 // The head for the next outputs; then the batch's next request. A failure ends the batch.
 static tern_status launch_again(tern_instance *in, gpu_readback *to, tern_error *err) {
     tern_status status = launch(in, &(gpu_encoding){0}, 0, &(int32_t){1}, false, to, err);
     if (status == TERN_OK) status = gpu_check(in->plan->device, "submitting", err);
+    if (status != TERN_OK) gpu_cancel(in);
+    return status;
+}
+// A piece is over.
+static tern_status next_piece(tern_instance *in, gpu_readback *r, tern_error *err) {
+    tern_device *d = in->plan->device;
+    if (!gpu_readback_bytes(d, r, GPU_PIECE_BYTES)) return wait_for_loss(in, err);
+    in->unread = 0;
+    gpu_readback_unmap(d, r);
+    tern_status status = launch(in, &(gpu_encoding){0}, 0, &(int32_t){1}, true, r, err);
+    if (status == TERN_OK) status = gpu_check(d, "submitting", err);
     if (status != TERN_OK) gpu_cancel(in);
     return status;
 }
@@ -413,14 +456,6 @@ static void take_step(tern_instance *in) {
     }
     s->n_taken++;
     in->busy = false;
-}
-
-// Reading from a lost device may fail before it reports the loss.
-static tern_status wait_for_loss(tern_instance *in, tern_error *err) {
-    if (in->unread == 0) in->unread = tern_seconds();
-    if (tern_seconds() < in->unread + GPU_SECONDS) return TERN_OK;
-    gpu_cancel(in);
-    return tern_fail(err, TERN_ERR_DEVICE, "WebGPU's results could not be read");
 }
 
 // A batch may take several submissions: for rows that lists could not answer, for the head of more
@@ -485,6 +520,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
         if (d->software) tern_sleep(1e-4);
         return TERN_OK;
     }
+    if (in->piece > 0) return next_piece(in, r, err);
     bool drafts = gpu_drafts_busy(in), of_body = in->chunk_first == 0 && !in->reads_rows;
     const gpu_burst *steps = &in->steps.now;
     size_t others_at =

@@ -159,7 +159,9 @@ struct tern_instance {
     gpu_angle_memo *memos;            // by rope
     gpu_request batch;                // being computed
     int32_t chunk_first, chunk_rows;
-    bool reads_rows; // of the chunk, since a list did not suffice
+    uint64_t piece_work; // the batch's
+    size_t piece;        // the dispatch with which its next piece begins; 0: none is left
+    bool reads_rows;     // of the chunk, since a list did not suffice
     bool busy;
     bool is_step;       // the request is a greedy step: its results are those of `steps`
     bool passes_steps;  // it is prompts, which leave `steps` to the request after them
@@ -209,6 +211,10 @@ void gpu_set_chunk(tern_instance *in, int32_t first);
 // Counts the dispatches of the instance's batch, `ahead` positions further on than it says.
 uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t ahead, bool body,
                                int32_t node);
+#define GPU_PIECE_BYTES 4 // read back when a piece is over
+// Those of the request's next piece, from dispatch `first` on. Returns where the one after it
+// begins; 0: it was the last.
+size_t gpu_encode_piece(const tern_instance *in, gpu_encoding *e, size_t first);
 void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
                          wgpu_group group, uint32_t x, uint32_t y, uint32_t z);
 void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,

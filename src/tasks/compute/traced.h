@@ -6,17 +6,13 @@
 #ifndef TERN_TASKS_COMPUTE_TRACED_H
 #define TERN_TASKS_COMPUTE_TRACED_H
 
-#include "kernels/single.h"
-#include "runtime/runtime.h"
+#include "runtime/run.h"
 
 typedef struct tern_traced { // zero-initialise
     tern_model *model;
     const tern_model_graph *of;
     tern_graph graph;
-    tern_placement *at; // NULL: not open
-    tern_weight **weights;
-    tern_plan *plan;
-    tern_single single;
+    tern_run run;
 } tern_traced;
 
 // Makes the graph; `wanted` are values of the lowered one.

@@ -7,8 +7,7 @@
 #ifndef TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 #define TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 
-#include "kernels/single.h"
-#include "runtime/runtime.h"
+#include "runtime/run.h"
 #include "tern_tools.h"
 
 // Facts and results of checks, as text or JSON. Each is reported at once: a driver may take the
@@ -37,12 +36,12 @@ typedef struct tern_difference {
 // Runs the tokens on both, and compares all intermediate values. A relative distance (of lengths of
 // rows) up to the tolerance is allowed; 0: the bits must be the same. The greatest logit may differ
 // only if `wanted` has the two nearly as great.
-tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
+tern_status tern_compare(const tern_graph *g, tern_run *wanted, tern_run *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
                          tern_error *err);
 // Runs the tokens as in generation: only the rows at the end are compared, and for an encoder the
 // text's vector.
-tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,
+tern_status tern_compare_run(const tern_graph *g, tern_run *wanted, tern_run *tested,
                              const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
                              tern_difference *out, tern_error *err);
 // Whether the model reads each text as a whole, so that no text can be continued.

@@ -127,7 +127,7 @@ static tern_status given_make(given *x, const tern_graph *g, tern_batch *b, tern
     return TERN_OK;
 }
 
-tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *tested,
+tern_status tern_compare(const tern_graph *g, tern_run *wanted, tern_run *tested,
                          const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
                          tern_error *err) {
     *out = (tern_difference){.is_whole = tern_compare_is_whole(g)};
@@ -147,12 +147,12 @@ tern_status tern_compare(const tern_graph *g, tern_single *wanted, tern_single *
     tern_batch again = b;
     tern_batch_bind(&b, tern_graph_scores(g), logits);
     tern_batch_bind(&again, tern_graph_scores(g), logits + n_logits);
-    TERN_TRY_GOTO(tern_single_trace(wanted, &b, 0, keep, &t, err));
+    TERN_TRY_GOTO(tern_run_trace(wanted, &b, 0, keep, &t, err));
     if (t.failed) {
         status = tern_fail_memory(err, n_logits);
         goto fail;
     }
-    TERN_TRY_GOTO(tern_single_trace(tested, &again, 0, compare, &t, err));
+    TERN_TRY_GOTO(tern_run_trace(tested, &again, 0, compare, &t, err));
     compare_logits(logits, logits + n_logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
     if (out->n_values == 0) // an empty comparison proves nothing
         snprintf(out->name, sizeof out->name, "no value on the way was seen, which");
@@ -170,19 +170,19 @@ typedef struct results {
     float *rows, *vector;
 } results;
 
-static tern_status run(const tern_graph *g, tern_single *s, const int32_t *ids, int32_t n_ids,
+static tern_status run(const tern_graph *g, tern_run *s, const int32_t *ids, int32_t n_ids,
                        int32_t pos, const results *r, tern_error *err) {
     tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids};
     given inputs = {.n = 0};
     tern_status status = given_make(&inputs, g, &b, err);
     tern_batch_bind(&b, tern_graph_scores(g), r->rows);
     tern_batch_bind(&b, tern_graph_find(g, "embedding"), r->n_vector ? r->vector : NULL);
-    if (status == TERN_OK) status = tern_single_run(s, &b, pos, err);
+    if (status == TERN_OK) status = tern_run_wait(s, &b, pos, err);
     given_free(&inputs);
     return status;
 }
 
-tern_status tern_compare_run(const tern_graph *g, tern_single *wanted, tern_single *tested,
+tern_status tern_compare_run(const tern_graph *g, tern_run *wanted, tern_run *tested,
                              const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
                              tern_difference *out, tern_error *err) {
     tern_vid v = tern_graph_find(g, "embedding");

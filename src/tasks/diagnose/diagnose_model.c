@@ -72,24 +72,19 @@ static tern_status check_weights(tern_report *r, const tern_model *m, tern_error
     return TERN_OK;
 }
 
-static tern_status open_single(const tern_model *m, tern_single *s, tern_error *err) {
-    const tern_cache_desc desc = {.kv_type = TERN_KV_F16, .n_context = 64};
-    return tern_single_open(s, m->now->backend, m->now->graphs[0].plan, &m->graphs[0].fused, &desc,
-                            err);
-}
-
-static tern_status check_values(tern_report *report, const tern_model *wanted,
-                                const tern_model *tested, tern_error *err) {
+static tern_status check_values(tern_report *report, tern_model *wanted, tern_model *tested,
+                                tern_error *err) {
+    const tern_run_desc desc = {.kv_type = TERN_KV_F16, .n_context = 64};
     const tern_graph *g = &tested->graphs[0].fused;
-    tern_single a = {0}, b = {0};
+    tern_run a = {0}, b = {0};
     tern_status status = TERN_OK;
     tern_difference d;
     double tolerance = tested->now->backend == &tern_backend_cpu ? 0 : TERN_GPU_TOLERANCE;
     int32_t ids[N_TOKENS + N_STEPS], n_vocab = wanted->info.n_vocab;
     for (uint32_t i = 0; i < N_TOKENS + N_STEPS; i++)
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
-    TERN_TRY_GOTO(open_single(wanted, &a, err));
-    TERN_TRY_GOTO(open_single(tested, &b, err));
+    TERN_TRY_GOTO(tern_run_open(&a, wanted, &desc, err));
+    TERN_TRY_GOTO(tern_run_open(&b, tested, &desc, err));
     TERN_TRY_GOTO(tern_compare(g, &a, &b, ids, N_TOKENS, tolerance, &d, err));
     const char *what = d.is_whole ? "hidden values" : "hidden values and logits";
     tern_report_difference(report, what, &d, tolerance);
@@ -102,8 +97,8 @@ static tern_status check_values(tern_report *report, const tern_model *wanted,
         tern_report_difference(report, names[i], &d, tolerance);
     }
 fail:
-    if (a.backend) tern_single_close(&a);
-    if (b.backend) tern_single_close(&b);
+    tern_run_close(&a);
+    tern_run_close(&b);
     return status;
 }
 

@@ -50,7 +50,7 @@ typedef struct rig {
     tern_device *device;
     tern_weight **weights;
     tern_plan *plan;
-    tern_single single;
+    tern_run run;
 } rig;
 
 static tern_status fill_source(subject *s, const tern_arch *arch, size_t v, tern_error *err) {
@@ -156,11 +156,11 @@ static tern_status fuse(subject *s, const rig *r, tern_error *err) {
 static tern_status rig_open(rig *r, const subject *s, tern_error *err) {
     TERN_TRY(r->backend->compile(r->device, &s->fused, r->weights, 32, &r->plan, err));
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 64};
-    return tern_single_open(&r->single, r->backend, r->plan, &s->fused, &desc, err);
+    return tern_run_open_plan(&r->run, r->backend, r->plan, &s->fused, &desc, err);
 }
 
 static void rig_close(rig *r, const subject *s) {
-    if (r->single.backend) tern_single_close(&r->single);
+    tern_run_close(&r->run);
     if (r->plan) r->backend->plan_free(r->plan);
     for (size_t v = 0; r->weights && v < s->built.n_values; v++)
         if (r->weights[v]) r->backend->unbind(r->device, r->weights[v]);
@@ -169,7 +169,7 @@ static void rig_close(rig *r, const subject *s) {
 
 static tern_status compare(tern_report *report, const trial *t, const subject *s, rig *wanted,
                            rig *tested, tern_error *err) {
-    tern_single *a = &wanted->single, *b = &tested->single;
+    tern_run *a = &wanted->run, *b = &tested->run;
     double on_gpu = t->config.bitlinear ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
     tern_difference d, worst;

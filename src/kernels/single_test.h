@@ -1,6 +1,7 @@
-// One sequence on one instance, without a runtime: for checks of a backend.
-#ifndef TERN_KERNELS_SINGLE_H
-#define TERN_KERNELS_SINGLE_H
+// One sequence on one instance, without a runtime: for tests of a backend. Models run their graphs
+// with runtime/run.h.
+#ifndef TERN_KERNELS_SINGLE_TEST_H
+#define TERN_KERNELS_SINGLE_TEST_H
 
 #include "kernels/backend.h"
 

@@ -337,9 +337,7 @@ tern_status tern_whisper_transcribe(asr_run *h, const tern_sound *sound, segment
         int64_t size = content - at < rows ? content - at : rows;
         tern_mel_rows(h->whisper->mel, sound->samples, sound->n, at, rows, h->input);
         tern_mel_level(h->input, (size_t)(rows * c->n_mels), most);
-        tern_placement_begin_use(h->at);
         status = write_window(h, true, err);
-        tern_placement_end_use(h->at);
         used = size;
         if (status == TERN_OK && !is_silence(h->whisper))
             status = add_segments(h, out, at, size, &used, err);

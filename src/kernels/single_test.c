@@ -1,4 +1,4 @@
-#include "kernels/single.h"
+#include "kernels/single_test.h"
 
 tern_status tern_single_open(tern_single *out, const tern_backend *backend, tern_plan *plan,
                              const tern_graph *g, const tern_cache_desc *desc, tern_error *err) {
