@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/os_time.h"
-#include "kernels/single.h"
+#include "kernels/single_test.h"
 #include "kernels/webgpu/gpu.h"
 #include "models/models.h"
 

@@ -281,6 +281,12 @@ static void call_with_nothing(void) {
     size_t n_image_ids = 1;
     FAILS(tern_image_tokens_open, NULL, NULL, NULL, 0, NULL);
     FAILS(tern_image_tokens_open, &tokens, NULL, &image, 1, NULL);
+    tern_image_encoder *encoder = NULL;
+    FAILS(tern_image_encoder_open, NULL, NULL, NULL, 0, NULL);
+    FAILS(tern_image_encoder_open, &encoder, NULL, &image, 1, NULL);
+    FAILS(tern_image_encoder_poll, NULL, &tokens);
+    FAILS(tern_image_encoder_poll, NULL, NULL);
+    RUNS(tern_image_encoder_close, NULL);
     RUNS(tern_image_tokens_close, NULL);
     RUNS(tern_image_tokens_ids, NULL, &n_image_ids);
     FAILS(tern_image_tokens_place, NULL, NULL, NULL, 0, NULL);

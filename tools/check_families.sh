@@ -1,7 +1,11 @@
 #!/bin/sh
 # Architectures own their facts: outside of src/models no code spells the name of one, as files have
-# it, nor uses one's symbol. The names are read from the tables of src/models, so a new family is
-# looked for as soon as it is there.
+# it, nor uses one's symbol, nor reads the members of a config that one family has, nor writes the
+# marks of one's texts ("<|"): what sees, hears and speaks has contracts (models/arch_media.h). The
+# names are read from the tables of src/models, so a new family is looked for as soon as it is there.
+#
+# Seen to fail: with session/transcribe.c reading config.streaming, session/see.c writing
+# "<|img_thumbnail|>", and a tern_whisper in session/transcribe_windows.c.
 set -eu
 status=0
 names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' src/models/*.c |
@@ -19,6 +23,19 @@ found="$found$(grep -rnE 'tern_arch_[a-z0-9]+\b' src apps tests tools bench fuzz
 if [ -n "$found" ]; then
     echo "$found" >&2
     echo "  ^ src/models alone names architectures: ask tern_arch or tern_model_row" >&2
+    status=1
+fi
+# Marks of no family alone: those of vocabularies that tern itself learns, words of help, and the kind
+# of file that one family alone has.
+marks='^src/train/data/|^apps/cli/|^src/formats/whisper_bin\.c:'
+members='\b(c|config)(\.|->)(whisper|streaming|speech)\b|\btern_(whisper|streaming)\b'
+found=$(grep -rnE "$members" src apps --include='*.[ch]' --include='*.inl' |
+    grep -vE '^src/models/|^[^:]*_test\.c:' || true)
+found="$found$(grep -rnE '"[^"]*<\|' src apps --include='*.[ch]' --include='*.inl' |
+    grep -vE '^src/(models|input)/|^[^:]*_test\.c:|^[^:]*:[0-9]+: *//' | grep -vE "$marks" || true)"
+if [ -n "$found" ]; then
+    echo "$found" >&2
+    echo "  ^ what one family alone has is in its file: ask its media (models/arch_media.h)" >&2
     status=1
 fi
 exit $status

@@ -89,7 +89,7 @@ tern_status tern_file_need_weights(const tern_file *file, tern_error *err);
 void tern_file_close(tern_file *file);
 // Adds a vision tower's tensors to a model's (gguf_tower.c); call this before keeping pointers to
 // tensors. `tower` is closed with the file, even if this fails.
-tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *err);
+tern_status tern_file_add_tower(tern_file *file, tern_file *tower, bool joins, tern_error *err);
 // The kind of a tower, as llama.cpp names it; empty: not given.
 tern_str tern_file_projector(const tern_file *tower);
 

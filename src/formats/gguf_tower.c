@@ -1,5 +1,5 @@
 // A GGUF model's vision tower is a second file with the architecture "clip": llama.cpp's mmproj.
-// Here its tensors are added to the model's, as if all were in one file. For Qwen's towers a
+// Here its tensors are added to the model's, as if all were in one file. For towers that want it, a
 // patch's two frames are joined in one matrix, and so are queries, keys and values, which some
 // writers keep separate.
 #include <stdio.h>
@@ -136,7 +136,7 @@ static tern_status exchange(tern_file *file, tern_tensor *t, tern_error *err) {
 }
 
 typedef struct reading {
-    bool joins;     // tensors that Qwen's files keep separate
+    bool joins;     // tensors that these files keep separate
     bool exchanges; // the names of products
 } reading;
 
@@ -155,7 +155,7 @@ static tern_status add_tensor(tern_file *file, const tern_tensor *from, const re
     return at ? join_attention(file, t, at, err) : TERN_OK;
 }
 
-tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *err) {
+tern_status tern_file_add_tower(tern_file *file, tern_file *tower, bool joins, tern_error *err) {
     tern_str arch = {NULL, 0};
     file->tower = tower;
     if (tower->kind == TERN_FILE_GGUF) tern_file_meta_str(tower, "general.architecture", &arch);
@@ -164,8 +164,7 @@ tern_status tern_file_add_tower(tern_file *file, tern_file *tower, tern_error *e
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "this is not an mmproj, which a GGUF's part that "
                            "sees is: its architecture is not clip");
-    const reading how = {.joins = tern_str_is(tern_file_projector(tower), "qwen3vl_merger"),
-                         .exchanges = exchanges(tower)};
+    const reading how = {.joins = joins, .exchanges = exchanges(tower)};
     for (size_t i = 0; status == TERN_OK && i < tower->n_tensors; i++)
         status = add_tensor(file, &tower->tensors[i], &how, err);
     if (status == TERN_OK) {

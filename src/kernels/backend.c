@@ -184,15 +184,13 @@ tern_status tern_batch_check(const tern_batch *b, const tern_graph *g, int32_t n
 }
 
 // How many rows of keys a row of the batch attends to at most.
-static uint64_t rows_seen(const tern_graph *g, const tern_node *n, const int64_t *counts,
-                          const tern_batch *b) {
+static uint64_t rows_seen(const tern_graph *g, const tern_node *n, const tern_batch *b) {
     uint64_t most = 0;
     if (n->op == TERN_OP_CROSS_ATTENTION) return (uint64_t)g->values[n->in[1]].rows;
     for (int32_t i = 0; i < b->n_chunks; i++) {
         uint64_t seen = (uint64_t)(b->chunks[i].first_pos + b->chunks[i].n_tokens);
         if (seen > most) most = seen;
     }
-    (void)counts;
     return n->window > 0 && (uint64_t)n->window < most ? (uint64_t)n->window : most;
 }
 
@@ -201,10 +199,10 @@ uint64_t tern_node_work(const tern_graph *g, const tern_node *n,
     uint64_t rows = n->n_out ? (uint64_t)tern_graph_rows(g, n->out[0], counts) : 0;
     uint64_t work = n->n_out ? rows * (uint64_t)g->values[n->out[0]].cols : 0;
     if (n->op == TERN_OP_ATTENTION || n->op == TERN_OP_CROSS_ATTENTION)
-        return 2 * work * rows_seen(g, n, counts, b);
+        return 2 * work * rows_seen(g, n, b);
     for (int i = 0; i < n->n_in; i++) {
         const tern_value *v = &g->values[n->in[i]];
-        if (v->kind != TERN_VALUE_WEIGHT || !v->is_matrix) continue;
+        if (v->kind != TERN_VALUE_WEIGHT || (v->is_table && !v->is_matrix)) continue;
         work +=
             rows * (uint64_t)v->rows * (uint64_t)v->cols / (v->parts > 1 ? (uint64_t)v->parts : 1);
     }

@@ -317,7 +317,7 @@ const tern_arch tern_arch_gemma3 = {
 #else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build),
                           TERN_VISION(tern_build_gemma3_vision)),
-    .tower = &tern_tower_gemma3,
+    .media = &(const tern_arch_media){.tower = &tern_tower_gemma3},
     .hf_sees = &(const tern_seeing_names){"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
                                           "siglip_vision_model", "Gemma3ImageProcessor"},
 #endif

@@ -229,6 +229,50 @@ static void write_speech_json(const tern_config *c, tern_strbuf *out) {
                        v->n_codes, v->n_values, v->rate_least, v->rate_most);
 }
 
+// Tokens after those of text; and one text token.
+enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END };
+enum { TEXT_END = 2 };
+
+static const tern_speaking *speaking_of(const tern_config *c) {
+    return c->speech.n_text > 0 ? &c->speech : NULL;
+}
+
+static int32_t before_text(const tern_speaking *v, int32_t *out) {
+    out[0] = (int32_t)v->n_text + HUMAN;
+    return 1;
+}
+
+static int32_t after_text(const tern_speaking *v, int32_t *out) {
+    const int32_t text = (int32_t)v->n_text;
+    const int32_t marks[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
+    memcpy(out, marks, sizeof marks);
+    return sizeof marks / sizeof *marks;
+}
+
+static int32_t frame(const tern_speaking *v, int32_t code) {
+    return (int32_t)(v->n_text + MARKS + code * v->n_values);
+}
+
+// The first version may also end the answer.
+static int32_t ends(const tern_speaking *v, int32_t *out) {
+    out[0] = (int32_t)v->n_text + SPEECH_END;
+    out[1] = (int32_t)v->n_text + ANSWER_END;
+    return v->frames_are_places ? 1 : 2;
+}
+
+static double seconds(const tern_speaking *v) { return v->frames_are_places ? 60 : 24; }
+static float temperature(const tern_speaking *v) { return v->frames_are_places ? 1 : 0.6f; }
+
+static const tern_speaker speaker = {.of = speaking_of,
+                                     .before = before_text,
+                                     .after = after_text,
+                                     .frame = frame,
+                                     .ends = ends,
+                                     .seconds = seconds,
+                                     .temperature = temperature,
+                                     .top_p = 0.95f,
+                                     .repeat_penalty = 1.1f};
+
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t taps;
@@ -397,7 +441,7 @@ const tern_arch tern_arch_lfm2 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
 #else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_lfm2_vision)),
-    .tower = &tern_tower_lfm2,
+    .media = &(const tern_arch_media){.tower = &tern_tower_lfm2, .speaker = &speaker},
     .hf_sees = &(const tern_seeing_names){"lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2",
                                           "siglip2_vision_model", "Lfm2VlImageProcessorFast"},
 #endif
@@ -420,6 +464,7 @@ const tern_arch tern_arch_lfm2moe = {
     .write_gguf = TERN_WRITER(write_moe_gguf),
     .write_json = TERN_WRITER(write_moe_json),
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
+    .media = &(const tern_arch_media){.speaker = &speaker},
     .mixed_layers = true,
     .has_experts = true,
     .kv_heads_by_layer = true,

@@ -263,42 +263,7 @@ typedef struct tern_config_source {
     const tern_config_watch *watch; // NULL: none
 } tern_config_source;
 
-// A kind of tower, and the names of its parts in files (vision.c). Numbers are int64_t members of
-// tern_vision.
-typedef struct tern_tower_size { // ends with one without names
-    const char *gguf, *hf;       // a key after "clip.vision."; a member of config.json, NULL: none
-    int64_t most, usual;         // usual: the default; 0: required
-    size_t offset;
-} tern_tower_size;
-typedef struct tern_tower_token {    // the first is an image's; ends with one without a text
-    const char *hf, *hf_also, *text; // members of config.json, the name in the vocabulary
-    size_t offset;
-} tern_tower_token;
-typedef struct tern_tower {
-    const char *projector; // llama.cpp's name for it
-    const tern_tower_size *sizes;
-    const tern_tower_token *tokens;
-    const char *hf_places; // config.json: how many positions the grid has
-    int64_t n_frames;      // of a patch
-    bool turns;            // RoPE by row and column
-    bool apart;            // queries, keys and values have separate matrices
-    bool tiles;            // large images are cut into tiles, which include the tokens around them
-    bool widens;   // if an image has fewer patches than the position grid, a patch gets the mean of
-                   // the grid cells it covers
-    bool one_size; // every image is resized to the square of the position grid
-    const char *before, *after; // texts around an image's rows, included with it; NULL: none
-    bool both_ways;             // in a text, an image's rows attend to all of the image, also ahead
-    tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
-                        tern_error *err);                            // the rest of the config
-    tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
-    // Members of a folder's config.json, and of its vision_config, each after a comma.
-    void (*write_json)(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision);
-} tern_tower;
-// Names in the folder of an architecture with its tower: model_type and architectures, the types of
-// both parts, image_processor_type.
-typedef struct tern_seeing_names {
-    const char *type, *class_name, *text_type, *vision_type, *processor;
-} tern_seeing_names;
+#include "models/arch_media.h" // towers, recognizers, speakers
 
 // Names in a folder's config.json: model_type and architectures.
 typedef struct tern_model_folder {
@@ -368,7 +333,7 @@ typedef struct tern_arch {
     // GGUF stores the rows of q and k with RoPE's pairs as neighbors, Hugging Face with the pairs
     // in the two halves of a head: conversion moves rows.
     bool gguf_rope_neighbours;
-    const tern_tower *tower; // its vision tower; NULL: none
+    const tern_arch_media *media; // what it sees, hears and says with; NULL: nothing
     const tern_seeing_names *hf_sees;
     bool reads_deep;       // rows of several layers of a tower: tern_vision.deep
     bool own_config;       // its own reader and writers handle all of the config: no vocabulary, no
@@ -402,6 +367,16 @@ tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const
 // Why a tensor of the file may be left out; NULL: it may not.
 const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
                                const char *name);
+// The architecture's; NULL: it has none.
+static inline const tern_tower *tern_tower_of(const tern_arch *arch) {
+    return arch->media ? arch->media->tower : NULL;
+}
+static inline const tern_recognizer *tern_recognizer_of(const tern_arch *arch) {
+    return arch->media ? arch->media->recognizer : NULL;
+}
+static inline const tern_speaker *tern_speaker_of(const tern_arch *arch) {
+    return arch->media ? arch->media->speaker : NULL;
+}
 // Whether the tower of a GGUF (llama.cpp's mmproj) fits this model.
 bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower);
 // The graphs that a model of this config has, the main one first. Returns how many.
@@ -490,6 +465,14 @@ tern_status tern_prompts_read(const tern_file *file, tern_prompts *out, tern_err
 // A folder's prompts, as GGUF keys.
 tern_status tern_prompts_write_length(tern_gguf_writer *w, int64_t n_tokens); // of a text
 tern_status tern_prompts_write_gguf(tern_gguf_writer *w, const tern_file *from, tern_error *err);
+
+// What a decoder that reranks reads around the query and the document; files have no such template.
+// The first and the last part contain special tokens.
+typedef struct tern_rerank_prompt {
+    const char *name, *mark; // whose it is; a token that its vocabulary has
+    const char *front, *instruction, *back;
+} tern_rerank_prompt;
+extern const tern_rerank_prompt tern_rerank_prompt_usual;
 
 // ---- Images (images.c) --------------------------------------------------------------------------
 

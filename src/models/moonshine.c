@@ -190,6 +190,16 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
                        c->n_kv_heads, c->bos_id);
 }
 
+// ---- Recognition -------------------------------------------------------------------------------
+
+#define SECONDS_MOST 15.0
+
+static double window(const tern_config *c) {
+    (void)c;
+    return SECONDS_MOST;
+}
+static const tern_recognizer recognizer = {.window = window};
+
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *const gguf_names[] = {"moonshine", NULL};
@@ -257,4 +267,5 @@ const tern_arch tern_arch_moonshine = {
     .graphs = TERN_GRAPHS({.name = "decoder", .build = tern_moonshine_decoder, .n_rows = N_SOURCE},
                           {.name = "encoder", .build = build_encoder, .n_rows = N_WINDOWS}),
     .act = TERN_ACTIVATION_SILU,
+    .media = &(const tern_arch_media){.recognizer = &recognizer},
 };

@@ -268,6 +268,17 @@ static tern_status numbers(const tern_file *file, const tern_arch *arch, const t
     return TERN_OK;
 }
 
+// ---- Recognition -------------------------------------------------------------------------------
+
+#define SECONDS_MOST    15.0
+#define SECONDS_A_FRAME 0.02
+
+static double window(const tern_config *c) {
+    double room = (double)c->n_source * SECONDS_A_FRAME;
+    return room < SECONDS_MOST ? room : SECONDS_MOST;
+}
+static const tern_recognizer recognizer = {.window = window, .whole_frames = true};
+
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *const gguf_names[] = {"moonshine_streaming", NULL};
@@ -330,4 +341,5 @@ const tern_arch tern_arch_moonshine_streaming = {
     .graphs = TERN_GRAPHS({.name = "decoder", .build = tern_moonshine_decoder, .n_rows = N_SOURCE},
                           {.name = "encoder", .build = build_encoder, .n_rows = N_FRAMES}),
     .act = TERN_ACTIVATION_SILU,
+    .media = &(const tern_arch_media){.recognizer = &recognizer},
 };

@@ -80,3 +80,15 @@ tern_status tern_prompts_write_gguf(tern_gguf_writer *w, const tern_file *from, 
     TERN_TRY(tern_gguf_put_strings(w, KEY_TEXTS, p.texts, p.n));
     return p.first.ptr ? tern_gguf_put_str(w, KEY_FIRST, p.first) : TERN_OK;
 }
+
+// ---- Reranking ---------------------------------------------------------------------------------
+
+const tern_rerank_prompt tern_rerank_prompt_usual = {
+    .name = "Qwen3-Reranker",
+    .mark = "<|im_start|>",
+    .front =
+        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query "
+        "and the Instruct provided. Note that the answer can only be \"yes\" or "
+        "\"no\".<|im_end|>\n<|im_start|>user\n",
+    .instruction = "Given a web search query, retrieve relevant passages that answer the query",
+    .back = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"};

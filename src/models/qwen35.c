@@ -266,7 +266,7 @@ const tern_arch tern_arch_qwen35 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
 #else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
-    .tower = &tern_tower_qwen,
+    .media = &(const tern_arch_media){.tower = &tern_tower_qwen},
     .hf_sees = &(const tern_seeing_names){"qwen3_5", "Qwen3_5ForConditionalGeneration",
                                           "qwen3_5_text", "qwen3_5", "Qwen2VLImageProcessorFast"},
 #endif

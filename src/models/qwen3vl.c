@@ -81,7 +81,7 @@ const tern_arch tern_arch_qwen3vl = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
-    .tower = &tern_tower_qwen,
+    .media = &(const tern_arch_media){.tower = &tern_tower_qwen},
     .hf_sees = &(const tern_seeing_names){"qwen3_vl", "Qwen3VLForConditionalGeneration",
                                           "qwen3_vl_text", "qwen3_vl", "Qwen2VLImageProcessorFast"},
     .reads_deep = true,

@@ -13,6 +13,7 @@
 //
 //   rows = norm(mean x of a block) W
 #include <inttypes.h>
+#include <stdio.h>
 #include <stddef.h>
 #include <string.h>
 #include "models/family.h"
@@ -181,6 +182,10 @@ static void write_lfm2_json(const tern_vision *v, tern_strbuf *top, tern_strbuf 
                        v->eps);
 }
 
+static void name_tile(size_t row, size_t column, char *out, size_t size) {
+    snprintf(out, size, "<|img_row_%zu_col_%zu|>", row + 1, column + 1);
+}
+
 const tern_tower tern_tower_lfm2 = {.projector = "lfm2",
                                     .sizes = lfm2_sizes,
                                     .tokens = lfm2_tokens,
@@ -190,6 +195,8 @@ const tern_tower tern_tower_lfm2 = {.projector = "lfm2",
                                     .apart = true,
                                     .widens = true,
                                     .tiles = true,
+                                    .tile = name_tile,
+                                    .whole = "<|img_thumbnail|>",
                                     .before = "<|image_start|>",
                                     .after = "<|image_end|>",
                                     .read = read_lfm2};

@@ -263,8 +263,8 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
     bool gguf = s->file->kind == TERN_FILE_GGUF;
     const tern_tensor *grid = tern_model_tensor(s->file, s->arch, "v.position_embd.weight");
     int64_t places = grid && grid->ne[1] <= 1 << 20 ? (int64_t)grid->ne[1] : 0;
-    if (!s->arch->tower) return TERN_OK;
-    tern_vision v = {.tower = s->arch->tower,
+    if (!tern_tower_of(s->arch)) return TERN_OK;
+    tern_vision v = {.tower = tern_tower_of(s->arch),
                      .act = TERN_ACTIVATION_GELU_TANH,
                      .eps = 1e-6,
                      .image_id = -1,
@@ -293,8 +293,9 @@ bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const te
         deep |= tern_meta_element(flags, i, &flag) && flag != 0;
     tern_file_meta_str(tower, "general.architecture", &name);
     tern_file_meta_int(tower, TERN_CLIP "projection_dim", &n_out);
-    return arch->tower && tern_str_is(name, "clip") &&
-           tern_str_is(tern_file_projector(tower), arch->tower->projector) && n_out == c->n_embd &&
+    const tern_tower *own = tern_tower_of(arch);
+    return own && tern_str_is(name, "clip") &&
+           tern_str_is(tern_file_projector(tower), own->projector) && n_out == c->n_embd &&
            deep == arch->reads_deep;
 }
 

@@ -176,8 +176,6 @@ static tern_status need_same(const tern_config_source *s, const char *hf, int64_
                      n, value);
 }
 
-// All published vocabularies end alike: the token that begins a text, languages, six others, a
-// token for each frame's time, and one more.
 static tern_status check_vocabulary(const tern_config *c, tern_error *err) {
     int64_t first = c->n_vocab - c->whisper.n_frames - 1;
     if (c->eos_id >= 0 && c->bos_id > c->eos_id && c->bos_id + 7 <= first) return TERN_OK;
@@ -284,6 +282,146 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
     put_tokens(out, "begin_suppress_tokens", c->whisper.never_first, c->whisper.n_never_first);
 }
 
+// ---- Recognition -------------------------------------------------------------------------------
+//
+// The rules are OpenAI's. All published vocabularies end alike: the token that begins a text,
+// languages, six others, and a token for each frame's time.
+
+#define FRAME_SECONDS   0.02 // per row of the encoder, and per timestamp token
+#define FIRST_TIME_MOST 50   // timestamp tokens: a text begins in the first second
+
+// Languages, in the order of their tokens.
+static const char *const languages[] = {
+    "en", "zh", "de", "es",  "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv",
+    "it", "id", "hi", "fi",  "vi", "he", "uk", "el", "ms", "cs", "ro", "da", "hu", "ta", "no",
+    "th", "ur", "hr", "bg",  "lt", "la", "mi", "ml", "cy", "sk", "te", "fa", "lv", "bn", "sr",
+    "az", "sl", "kn", "et",  "mk", "br", "eu", "is", "hy", "ne", "mn", "bs", "kk", "sq", "sw",
+    "gl", "mr", "pa", "si",  "km", "sn", "yo", "so", "af", "oc", "ka", "be", "tg", "sd", "gu",
+    "am", "yi", "lo", "uz",  "fo", "ht", "ps", "tk", "nn", "mt", "sa", "lb", "my", "bo", "tl",
+    "mg", "as", "tt", "haw", "ln", "ha", "ba", "jw", "su", "yue"};
+#define N_LANGUAGES ((int32_t)(sizeof languages / sizeof *languages))
+
+static int32_t first_time(const tern_config *c) {
+    return (int32_t)(c->n_vocab - c->whisper.n_frames - 1);
+}
+static int32_t no_times(const tern_config *c) { return first_time(c) - 1; }
+static int32_t silence(const tern_config *c) { return first_time(c) - 2; }
+static int32_t transcribe(const tern_config *c) { return first_time(c) - 5; }
+static int32_t translate(const tern_config *c) { return first_time(c) - 6; }
+static int32_t first_language(const tern_config *c) { return (int32_t)c->bos_id + 1; }
+
+static double window(const tern_config *c) { return (double)c->whisper.n_frames * FRAME_SECONDS; }
+static int64_t bins(const tern_config *c) { return c->whisper.n_mels; }
+static bool translates(const tern_config *c) { return c->whisper.is_multilingual; }
+static bool is_text(const tern_config *c, int32_t id) { return id < c->eos_id; }
+
+static const char *language(const tern_config *c, int32_t i) {
+    int32_t n = c->whisper.is_multilingual ? translate(c) - first_language(c) : 1;
+    return i >= 0 && i < n && i < N_LANGUAGES ? languages[i] : NULL;
+}
+
+// The language and the task.
+static int32_t prompt(const tern_recognition *r, int32_t *out) {
+    const tern_config *c = r->config;
+    int32_t n = 0;
+    if (c->whisper.is_multilingual) {
+        out[n++] = first_language(c) + r->language;
+        out[n++] = r->translates ? translate(c) : transcribe(c);
+    }
+    if (!r->with_times) out[n++] = no_times(c);
+    return n;
+}
+
+static void forbid(float *logits, int32_t from, int32_t to) {
+    for (int32_t i = from; i < to; i++) logits[i] = -INFINITY;
+}
+
+// Timestamps come in pairs, the end of a segment and the beginning of the next, and never decrease;
+// the first token is a timestamp in the first second.
+static void forbid_times(const tern_recognition *r, float *logits) {
+    const int32_t *ids = r->ids, n = r->n_ids, times = first_time(r->config);
+    const int32_t n_vocab = (int32_t)r->config->n_vocab;
+    bool last = n > 0 && ids[n - 1] >= times, before = n < 2 || ids[n - 2] >= times;
+    if (n == 0) {
+        forbid(logits, 0, times);
+        forbid(logits, times + FIRST_TIME_MOST + 1, n_vocab);
+        return;
+    }
+    if (last && before)
+        forbid(logits, times, n_vocab);
+    else if (last)
+        forbid(logits, 0, (int32_t)r->config->eos_id);
+    int32_t k = n;
+    while (k > 0 && ids[k - 1] < times) k--;
+    if (k > 0) forbid(logits, times, ids[k - 1] + !(last && !before));
+}
+
+// Only timestamps may follow if together they are likelier than the best text token.
+static void prefer_times(const tern_config *c, float *logits) {
+    float most = -INFINITY;
+    double times = 0;
+    for (int32_t i = 0; i < first_time(c); i++) most = fmaxf(most, logits[i]);
+    if (most == -INFINITY) return;
+    for (int32_t i = first_time(c); i < c->n_vocab; i++) times += exp((double)(logits[i] - most));
+    if (times > 1) forbid(logits, 0, first_time(c));
+}
+
+static void allow(const tern_recognition *r, float *logits) {
+    const tern_config *c = r->config;
+    const tern_whisper *w = &c->whisper;
+    for (int32_t i = 0; i < w->n_never; i++) logits[w->never[i]] = -INFINITY;
+    forbid(logits, (int32_t)c->eos_id + 1, first_time(c));
+    for (int32_t i = 0; r->n_ids == 0 && i < w->n_never_first; i++)
+        logits[w->never_first[i]] = -INFINITY;
+    if (r->with_times) {
+        forbid_times(r, logits);
+        prefer_times(c, logits);
+    } else {
+        forbid(logits, first_time(c), (int32_t)c->n_vocab);
+    }
+}
+
+// A segment ends where a pair of timestamps begins. Without pairs the text is one; a lone timestamp
+// at the end closes the last one, else the next window begins with it.
+static int32_t segments(const tern_recognition *r, int64_t rows, tern_recognition_segment *out,
+                        int64_t *next_window) {
+    const int32_t *ids = r->ids, n = r->n_ids, times = first_time(r->config);
+    int32_t begin = 0, last_time = 0, n_out = 0;
+    bool lone_end = n > 1 && ids[n - 1] >= times && ids[n - 2] < times;
+    for (int32_t i = 1; i <= n; i++) {
+        bool pair = i < n && ids[i] >= times && ids[i - 1] >= times;
+        if (ids[i - 1] >= times) last_time = ids[i - 1] - times;
+        if (!pair && !(i == n && lone_end && begin > 0)) continue;
+        out[n_out++] = (tern_recognition_segment){.first = begin,
+                                                  .end = i,
+                                                  .start = (ids[begin] - times) * FRAME_SECONDS,
+                                                  .stop = (ids[i - 1] - times) * FRAME_SECONDS};
+        begin = i;
+    }
+    *next_window = rows;
+    if (begin > 0) {
+        int64_t used = 2 * (ids[begin - 1] - times);
+        if (!lone_end && used > 0) *next_window = used;
+        return n_out;
+    }
+    double end = last_time > 0 ? last_time * FRAME_SECONDS : (double)rows * TERN_RECOGNIZER_ROW;
+    out[0] = (tern_recognition_segment){.end = n, .stop = end};
+    return n > 0;
+}
+
+static const tern_recognizer recognizer = {
+    .window = window,
+    .bins = bins,
+    .allow = allow,
+    .prompt = prompt,
+    .language = language,
+    .first_language = first_language,
+    .silence = silence,
+    .translates = translates,
+    .is_text = is_text,
+    .segments = segments,
+    .doubts = {.unsure = -1, .repeated = 2, .no_speech = 0.6, .hotter = 0.2, .n_more = 5}};
+
 // ---- Tables ------------------------------------------------------------------------------------
 
 static const char *const gguf_names[] = {"whisper", NULL};
@@ -349,4 +487,5 @@ const tern_arch tern_arch_whisper = {
     .graphs = TERN_GRAPHS({.name = "decoder", .build = build_decoder, .n_rows = N_SOURCE},
                           {.name = "encoder", .build = build_encoder, .n_rows = 2 * N_FRAMES}),
     .act = TERN_ACTIVATION_GELU,
+    .media = &(const tern_arch_media){.recognizer = &recognizer},
 };

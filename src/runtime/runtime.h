@@ -189,7 +189,7 @@ struct tern_model {
 // Each user of a model lets it go afterwards; the last one frees it.
 void tern_model_hold(const tern_model *m);
 void tern_model_let_go(const tern_model *m); // NULL is allowed
-// Of a run's pieces, in multiplications: as many as a token takes in a model with a billion
+// A piece of a run, in multiplications: as many as a token takes in a model with a billion
 // weights.
 #define TERN_PIECE_WORK ((uint64_t)1 << 30)
 // A hash of all that states depend on besides their text, never 0 (digest.c). The first call reads

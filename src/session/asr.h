@@ -1,16 +1,17 @@
 // Speech recognition models prepared for one caller: an encoder and a decoder with one sequence
-// each. For transcribe.c (Moonshine, and files), transcribe_whisper.c, and transcriber.c (streamed
-// sound).
+// each. For transcribe.c (stretches of speech, and files), transcribe_windows.c, and transcriber.c
+// (streamed sound).
 #ifndef TERN_SESSION_ASR_H
 #define TERN_SESSION_ASR_H
 
 #include "runtime/run.h"
 #include "session/session.h"
 
-typedef struct whisper_state whisper_state; // transcribe_whisper.c
+typedef struct asr_windows asr_windows; // transcribe_windows.c
 
 typedef struct asr_run {
     tern_model *m;
+    const tern_recognizer *recognizer;
     tern_transcribe_params params; // the caller's
     double seconds_max, tokens_per_second;
     int encoder_graph;
@@ -21,7 +22,7 @@ typedef struct asr_run {
     int32_t n_ids;
     double encoder_seconds, decoder_seconds; // computed so far
     int64_t n_read;                          // tokens, by the decoder
-    whisper_state *whisper;                  // NULL: it is Moonshine
+    asr_windows *windows;                    // NULL: it reads stretches of speech
 } asr_run;
 
 // Checks the parameters and opens; to be closed whether it fails or not.
@@ -55,14 +56,15 @@ typedef struct segment_list {
 tern_status tern_asr_add(const asr_run *h, segment_list *list, double start, double end,
                          const int32_t *ids, int32_t n, tern_error *err);
 
-// ---- Whisper (transcribe_whisper.c) ------------------------------------------------------------
+// ---- Windows (transcribe_windows.c) ------------------------------------------------------------
 
-tern_status tern_whisper_open(asr_run *h, tern_error *err);
-void tern_whisper_close(whisper_state *w);
-const char *tern_whisper_language(const asr_run *h); // "": not known yet
+tern_status tern_windows_open(asr_run *h, tern_error *err);
+void tern_windows_close(asr_windows *w);
+const char *tern_windows_language(const asr_run *h); // "": not known yet
+int64_t tern_windows_rows(const asr_run *h);         // of a window's spectrogram
 // write_down: one window, without times; transcribe: a whole sound.
-tern_status tern_whisper_write_down(asr_run *h, const float *samples, int64_t n, tern_error *err);
-tern_status tern_whisper_transcribe(asr_run *h, const tern_sound *sound, segment_list *out,
+tern_status tern_windows_write_down(asr_run *h, const float *samples, int64_t n, tern_error *err);
+tern_status tern_windows_transcribe(asr_run *h, const tern_sound *sound, segment_list *out,
                                     tern_error *err);
 
 #endif

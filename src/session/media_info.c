@@ -31,8 +31,10 @@ void tern_model_get_media_info(const tern_model *m, tern_media_info *info) {
     const tern_config *c = &m->config;
     put_images(c, info);
     put_codec(c, info);
-    info->is_asr = c->n_source && c->pooling == TERN_POOLING_NONE;
+    info->is_asr = tern_recognizer_of(m->arch) != NULL;
     info->audio_rate = info->is_asr ? TERN_VOICE_RATE : 0;
-    info->is_tts = !m->vocab_only && c->speech.n_text > 0;
-    info->n_speaker = info->is_tts ? (int32_t)c->speech.n_speaker : 0;
+    const tern_speaker *speaker = tern_speaker_of(m->arch);
+    const tern_speaking *v = speaker && !m->vocab_only ? speaker->of(c) : NULL;
+    info->is_tts = v != NULL;
+    info->n_speaker = v ? (int32_t)v->n_speaker : 0;
 }

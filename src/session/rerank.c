@@ -5,14 +5,6 @@
 #include "base/alloc.h"
 #include "session/session.h"
 
-// The template that Qwen3-Reranker was trained with, around the query and the document; its first
-// and last parts contain special tokens.
-#define FRONT                                                                                      \
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query "    \
-    "and the Instruct provided. Note that the answer can only be \"yes\" or "                      \
-    "\"no\".<|im_end|>\n<|im_start|>user\n"
-#define INSTRUCT   "Given a web search query, retrieve relevant passages that answer the query"
-#define BACK       "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 #define LOGITS_MAX 16 // rows of scores of all tokens in memory at once
 
 typedef struct reranker {
@@ -43,15 +35,18 @@ static tern_status find_word(const tern_tokenizer *t, const char *word, int32_t 
 
 static tern_status prepare_decoder(reranker *k, tern_error *err) {
     const tern_tokenizer *t = k->reader.m->tokenizer;
-    if (tern_tokenizer_find(t, TERN_STR("<|im_start|>")) < 0)
+    const tern_rerank_prompt *p = &tern_rerank_prompt_usual;
+    if (tern_tokenizer_find(t, (tern_str){p->mark, strlen(p->mark)}) < 0)
         return tern_fail(
             err, TERN_ERR_UNSUPPORTED,
             "the model is not a reranker: it has neither a classifier nor the tokens of "
-            "Qwen3-Reranker's template");
+            "%s's template",
+            p->name);
     TERN_TRY(find_word(t, "yes", &k->yes, err));
     TERN_TRY(find_word(t, "no", &k->no, err));
-    TERN_TRY(tern_tokenizer_encode(t, FRONT, strlen(FRONT), TERN_TOKENIZE_SPECIAL, &k->front, err));
-    return tern_tokenizer_encode(t, BACK, strlen(BACK), TERN_TOKENIZE_SPECIAL, &k->back, err);
+    TERN_TRY(tern_tokenizer_encode(t, p->front, strlen(p->front), TERN_TOKENIZE_SPECIAL, &k->front,
+                                   err));
+    return tern_tokenizer_encode(t, p->back, strlen(p->back), TERN_TOKENIZE_SPECIAL, &k->back, err);
 }
 
 static tern_status append(tern_ids *out, const tern_ids *more, tern_error *err) {
@@ -66,7 +61,8 @@ static tern_status append(tern_ids *out, const tern_ids *more, tern_error *err) 
 static tern_status encode_question(reranker *k, tern_str document, tern_error *err) {
     tern_ids *ids = &k->reader.ids;
     size_t begin = ids->n, most = (size_t)k->max_length;
-    const char *instruct = k->params->instruction ? k->params->instruction : INSTRUCT;
+    const char *instruct =
+        k->params->instruction ? k->params->instruction : tern_rerank_prompt_usual.instruction;
     tern_strbuf_clear(&k->text);
     tern_strbuf_printf(&k->text, "<Instruct>: %s\n<Query>: ", instruct);
     tern_strbuf_append(&k->text, k->query.ptr, k->query.len);

@@ -149,8 +149,7 @@ static void put_beside(const float *made, size_t n_layers, size_t n_rows, size_t
                    n_embd * sizeof *rows);
 }
 
-// ---- Parts
-// ---------------------------------------------------------------------------------------
+// ---- Parts -------------------------------------------------------------------------------------
 
 // Squares are cut out of one image, which is stored before the whole.
 static size_t cut_bytes(const looking *l, const tern_image_tokens *s) {
@@ -239,7 +238,7 @@ static tern_status open_tower(looking *l, tern_error *err) {
     return tern_run_open(&l->run, l->m, &desc, err);
 }
 
-// ---- Image tokens -------------------------------------------------------------------------------
+// ---- Image tokens ------------------------------------------------------------------------------
 
 static tern_status size_one(const looking *l, const tern_image *p, int32_t width, int32_t height,
                             uint8_t *to, tern_error *err) {
@@ -313,12 +312,11 @@ static tern_status put_ids(const looking *l, tern_image_tokens *s, tern_error *e
     if (!s->ids) return tern_fail_memory(err, room * sizeof *s->ids);
     TERN_TRY(put_text(l, s, room, l->v->tower->before, err));
     for (size_t i = 0; i < n_squares; i++) {
-        snprintf(mark, sizeof mark, "<|img_row_%zu_col_%zu|>", i / (size_t)s->across + 1,
-                 i % (size_t)s->across + 1);
+        l->v->tower->tile(i / (size_t)s->across, i % (size_t)s->across, mark, sizeof mark);
         TERN_TRY(put_text(l, s, room, mark, err));
         put_rows(s, (int32_t)(each * each));
     }
-    if (n_squares && l->has_whole) TERN_TRY(put_text(l, s, room, "<|img_thumbnail|>", err));
+    if (n_squares && l->has_whole) TERN_TRY(put_text(l, s, room, l->v->tower->whole, err));
     if (l->has_whole) put_rows(s, s->width * s->height);
     return put_text(l, s, room, l->v->tower->after, err);
 }

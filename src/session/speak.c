@@ -16,12 +16,6 @@
 #include "session/session.h"
 #include "session/speak_text.h"
 
-// Tokens after those of text; and one text token.
-enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END, CODES = 10 };
-enum { TEXT_END = 2 };
-
-#define SECONDS      60.0
-#define SECONDS_V1   24.0
 #define FRAMES_FIRST 2 // decoded at once; doubled each time
 #define FRAMES_MOST  16
 
@@ -37,6 +31,7 @@ typedef struct tern_pieces {
 struct tern_speech {
     tern_use use;
     tern_model *m;
+    const tern_speaker *speaker;
     const tern_speaking *speech;
     tern_speak_params params; // ids, voice and speaker are read only in open
     stage stage;
@@ -73,10 +68,13 @@ static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, floa
     const tern_graph *g = &s->m->graphs[0].fused;
     const tern_speaking *v = s->speech;
     const bool scored = code >= 0;
-    const int64_t first = code > 0 ? CODES + code * v->n_values : SPEECH_END;
+    int32_t ends[TERN_SPEAKER_ENDS];
     tern_batch batch = {.ids = ids, .n_tokens = n, .n_outputs = scored};
-    if (scored) batch.first_score = (int32_t)(v->n_text + first);
-    if (scored) batch.n_scores = (int32_t)(CODES + (code + 1) * v->n_values - first);
+    if (scored) batch.first_score = s->speaker->frame(v, code);
+    int32_t end = batch.first_score + (int32_t)v->n_values;
+    for (int32_t i = 0; code == 0 && i < s->speaker->ends(v, ends); i++)
+        if (ends[i] < batch.first_score) batch.first_score = ends[i];
+    if (scored) batch.n_scores = end - batch.first_score;
     double began = tern_seconds();
     if (s->speech->frames_are_places) batch.places = places;
     tern_batch_bind(&batch, tern_graph_find(g, "rows"), rows);
@@ -100,9 +98,10 @@ static tern_status run_prompt(tern_speech *s, tern_error *err) {
 // Chooses the next token: a frame's code of this number, or, before a frame, the end (-1).
 static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error *err) {
     const tern_speaking *v = s->speech;
-    int32_t first = (int32_t)(v->n_text + CODES + code * v->n_values), n = (int32_t)v->n_values;
+    int32_t first = s->speaker->frame(v, code), n = (int32_t)v->n_values;
     const uint8_t *said = s->said + (size_t)code * (size_t)n;
-    float penalty = s->params.repeat_penalty != 0 ? s->params.repeat_penalty : 1.1f;
+    float penalty =
+        s->params.repeat_penalty != 0 ? s->params.repeat_penalty : s->speaker->repeat_penalty;
     for (int32_t i = 0; i < n; i++) {
         float logit = s->logits[first + i];
         if (!isfinite(logit))
@@ -112,12 +111,9 @@ static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error
             logit = logit > 0 ? logit / penalty : logit * penalty;
         s->candidates[i] = (tern_candidate){.id = first + i, .logit = logit};
     }
-    static const int ends[] = {SPEECH_END, ANSWER_END};
-    int n_ends = code > 0 ? 0 : v->frames_are_places ? 1 : 2;
-    for (int i = 0; i < n_ends; i++) {
-        int32_t id = (int32_t)v->n_text + ends[i];
-        s->candidates[n++] = (tern_candidate){.id = id, .logit = s->logits[id]};
-    }
+    int32_t ends[TERN_SPEAKER_ENDS], n_ends = code > 0 ? 0 : s->speaker->ends(v, ends);
+    for (int32_t i = 0; i < n_ends; i++)
+        s->candidates[n++] = (tern_candidate){.id = ends[i], .logit = s->logits[ends[i]]};
     int32_t id = tern_sampler_choose(&s->sampler, s->candidates, (size_t)n, NULL, 0);
     *out = id >= first ? id - first : -1;
     return TERN_OK;
@@ -141,18 +137,25 @@ static tern_status make_voice(tern_speech *s, float *row, tern_error *err) {
     return status;
 }
 
-enum { MARKS = 5 }; // around a text
+// How many marks are around a text.
+static size_t n_marks(const tern_model *m) {
+    int32_t marks[TERN_SPEAKER_MARKS];
+    const tern_speaker *s = tern_speaker_of(m->arch);
+    const tern_speaking *v = s->of(&m->config);
+    return (size_t)(s->before(v, marks) + s->after(v, marks));
+}
 
 // Puts the marks around the text, and the voice after the first token.
 static void make_prompt(tern_speech *s, const int32_t *ids, size_t n_ids) {
-    const int32_t text = (int32_t)s->speech->n_text;
-    const int32_t ends[] = {TEXT_END, text + HUMAN_END, text + ANSWER, text + SPEECH};
-    size_t n_voice = s->rows != NULL, n = n_ids + n_voice + MARKS;
-    s->n_prompt = (int32_t)n;
-    s->ids[0] = text + HUMAN;
-    if (n_voice) s->ids[1] = -1;
-    if (n_ids) memcpy(s->ids + 1 + n_voice, ids, n_ids * sizeof *ids);
-    memcpy(s->ids + n - 4, ends, sizeof ends);
+    int32_t marks[TERN_SPEAKER_MARKS], n = 0;
+    const int32_t n_before = s->speaker->before(s->speech, marks);
+    for (int32_t i = 0; i < n_before; i++) {
+        s->ids[n++] = marks[i];
+        if (i == 0 && s->rows) s->ids[n++] = -1;
+    }
+    if (n_ids) memcpy(s->ids + n, ids, n_ids * sizeof *ids);
+    n += (int32_t)n_ids;
+    s->n_prompt = n + s->speaker->after(s->speech, s->ids + n);
 }
 
 // Allocates memory for the longest piece's prompt; *most: its length.
@@ -162,10 +165,10 @@ static tern_status open_prompt(tern_speech *s, size_t *most, tern_error *err) {
         size_t n = s->pieces.ends[i] - (i ? s->pieces.ends[i - 1] : 0);
         if (n > n_ids) n_ids = n;
     }
-    size_t n = n_ids + n_voice + MARKS;
+    size_t n_around = n_marks(s->m), n = n_ids + n_voice + n_around;
     if (n >= (size_t)s->n_context)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL, "a text of %zu tokens: the model reads %d",
-                         n_ids, (int)s->n_context - MARKS);
+                         n_ids, s->n_context - (int)n_around);
     s->ids = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *s->ids);
     s->places = tern_alloc_array(TERN_MEM_SESSION, 3 * n, sizeof *s->places);
     if (n_voice) s->rows = tern_alloc_array(TERN_MEM_SESSION, n * width, sizeof *s->rows);
@@ -198,7 +201,7 @@ static tern_status encode_piece(const tern_model *m, const char *text, size_t *n
         size_t n_said = *n = tern_speak_cut(text, n_all, most);
         while (n_said > 0 && strchr(" \t\r\n", text[n_said - 1])) n_said--;
         TERN_TRY(encode(m, text, n_said, voice, out, err));
-        if (out->n - before + MARKS < room || most < 20) return TERN_OK;
+        if (out->n - before + n_marks(m) < room || most < 20) return TERN_OK;
     }
 }
 
@@ -258,7 +261,7 @@ static tern_status say_frame(tern_speech *s, bool *over, tern_error *err) {
         *over = codes[k] < 0;
         if (*over) return TERN_OK;
         size_t which = (size_t)k * (size_t)v->n_values + (size_t)codes[k];
-        int32_t id = (int32_t)(v->n_text + CODES) + (int32_t)which;
+        int32_t id = s->speaker->frame(v, k) + codes[k];
         s->said[which] = 1;
         TERN_TRY(run(s, &id, place, NULL, 1, (k + 1) % n, err));
     }
@@ -303,10 +306,10 @@ static tern_status settle_sampling(tern_speech *s, tern_error *err) {
     const tern_speak_params *p = &s->params;
     tern_model_info info;
     tern_sampling sampling = tern_sampling_default();
-    float usual = s->speech->frames_are_places ? 1 : 0.6f;
+    float usual = s->speaker->temperature(s->speech);
     sampling.temperature = p->temperature < 0 ? 0 : p->temperature > 0 ? p->temperature : usual;
     sampling.top_k = 0;
-    sampling.top_p = p->top_p != 0 ? p->top_p : 0.95f;
+    sampling.top_p = p->top_p != 0 ? p->top_p : s->speaker->top_p;
     sampling.min_p = 0;
     sampling.repeat_penalty = 1;
     sampling.seed = p->seed;
@@ -326,11 +329,7 @@ static tern_status settle_sampling(tern_speech *s, tern_error *err) {
 static tern_status settle(tern_speech *s, tern_model *codec, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const tern_speaking *v = s->speech;
-    double usual = v->frames_are_places ? SECONDS : SECONDS_V1;
-    double most = p->seconds_max != 0 ? p->seconds_max : usual;
-    if (s->m->vocab_only || v->n_text == 0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model is not a speech model",
-                         s->m->path);
+    double most = p->seconds_max != 0 ? p->seconds_max : s->speaker->seconds(v);
     tern_model_get_media_info(codec, &s->sound);
     if (s->sound.n_codes != v->n_codes || s->sound.n_values != v->n_values)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -361,8 +360,8 @@ static tern_status open_speaking(tern_speech *s, tern_model *codec, size_t n_pro
     const tern_run_desc desc = {.n_context = (int32_t)n_prompt + s->n_frames_most * n_codes};
     s->logits = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->m->config.n_vocab, sizeof *s->logits);
     s->said = tern_alloc_array(TERN_MEM_SESSION, (size_t)(v->n_codes * v->n_values), 1);
-    s->candidates =
-        tern_alloc_array(TERN_MEM_SESSION, (size_t)v->n_values + 2, sizeof *s->candidates);
+    s->candidates = tern_alloc_array(TERN_MEM_SESSION, (size_t)v->n_values + TERN_SPEAKER_ENDS,
+                                     sizeof *s->candidates);
     s->frames =
         tern_alloc_array(TERN_MEM_SESSION, (size_t)n_codes * FRAMES_MOST, sizeof *s->frames);
     if (!s->logits || !s->said || !s->candidates || !s->frames)
@@ -420,7 +419,8 @@ static tern_status say_open(tern_speech **out, tern_model *m, tern_model *codec,
     s->pieces = *pieces;
     s->m = m;
     tern_model_hold(m);
-    s->speech = &m->config.speech;
+    s->speaker = tern_speaker_of(m->arch);
+    s->speech = s->speaker->of(&m->config);
     s->params = *params;
     s->began = tern_seconds();
     tern_status status = begin(s, codec, err);

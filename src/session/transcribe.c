@@ -1,5 +1,5 @@
 // Transcription: stretches of speech go through the encoder in turn, and the decoder turns its rows
-// into text, token by token. (Whisper's windows: transcribe_whisper.c.)
+// into text, token by token. (Recognizers of windows: transcribe_windows.c.)
 //
 // The two graphs have separate plans, with a sequence each. The encoder's rows are copied to the
 // host and into the decoder's first batch, which keeps their keys and values.
@@ -10,10 +10,9 @@
 #include "base/os_time.h"
 #include "session/asr.h"
 
-#define SECONDS_MOST    15.0
-#define SECONDS_LEAST   0.1 // shorter sounds are padded with silence
+#define SECONDS_MOST    15.0 // of a segment, for a recognizer of windows
+#define SECONDS_LEAST   0.1  // shorter sounds are padded with silence
 #define TOKENS_A_SECOND 6.5
-#define SECONDS_A_FRAME 0.02 // of a streaming encoder
 
 // ---- One part ----------------------------------------------------------------------------------
 
@@ -60,17 +59,18 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     return tern_fail(err, TERN_ERR_DEVICE, "%s: the sound produced NaN or infinity", h->m->path);
 }
 
-// Moonshine's encoder takes samples; a streaming one takes whole frames of them, and an incomplete
-// frame counts as silence.
+// An encoder that takes samples; of one that takes whole frames of them, an incomplete frame counts
+// as silence.
 static tern_status encode_samples(asr_run *h, const float *samples, int64_t n, int64_t *n_rows,
                                   tern_error *err) {
     const tern_config *c = &h->m->config;
     int64_t least = (int64_t)(SECONDS_LEAST * TERN_VOICE_RATE), all = n > least ? n : least;
     int64_t rows = (all + c->n_padding + c->n_step - 1) / c->n_step;
     memset(h->input, 0, (size_t)(rows * c->n_step) * sizeof *h->input);
-    if (c->streaming.n_embd) n -= n % c->n_step;
+    bool whole = h->recognizer->whole_frames;
+    if (whole) n -= n % c->n_step;
     if (n > 0) memcpy(h->input, samples, (size_t)n * sizeof *h->input);
-    if (c->streaming.n_embd) all = rows * c->n_step;
+    if (whole) all = rows * c->n_step;
     return tern_asr_encode(h, rows, all + c->n_padding, n_rows, err);
 }
 
@@ -95,7 +95,7 @@ tern_status tern_asr_decode_text(asr_run *h, const float *samples, int64_t n, te
     int32_t most = room < (double)c->n_context - 1 ? (int32_t)room : (int32_t)c->n_context - 1;
     int32_t id = (int32_t)c->bos_id;
     h->n_ids = 0;
-    if (h->whisper) return tern_whisper_write_down(h, samples, n, err);
+    if (h->windows) return tern_windows_write_down(h, samples, n, err);
     TERN_TRY(encode_samples(h, samples, n, &n_rows, err));
     while (h->n_ids < most) {
         TERN_TRY(tern_asr_decode(h, &id, 1, h->n_ids, n_rows, &id, NULL, err));
@@ -190,16 +190,14 @@ static tern_status open_run(const asr_run *h, int graph, int64_t n_context, tern
 static tern_status settle(asr_run *h, tern_error *err) {
     const tern_model *m = h->m;
     const tern_transcribe_params *p = &h->params;
-    tern_media_info info;
-    tern_model_get_media_info(m, &info);
-    double most = SECONDS_MOST, room = (double)m->config.n_source * SECONDS_A_FRAME;
-    if (m->config.streaming.n_embd && room < most) most = room;
-    h->seconds_max = p->seconds_max != 0 ? p->seconds_max : most;
-    h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
+    const tern_recognizer *r = h->recognizer = tern_recognizer_of(m->arch);
     if (m->vocab_only)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: only its tokenizer was opened", m->path);
-    if (!info.is_asr)
+    if (!r)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not transcribe", m->path);
+    double most = r->allow ? SECONDS_MOST : r->window(&m->config);
+    h->seconds_max = p->seconds_max != 0 ? p->seconds_max : most;
+    h->tokens_per_second = p->tokens_per_second != 0 ? p->tokens_per_second : TOKENS_A_SECOND;
     if (m->config.bos_id < 0 || m->config.bos_id >= m->config.n_vocab)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: it is not said which token begins a text",
                          m->path);
@@ -209,7 +207,7 @@ static tern_status settle(asr_run *h, tern_error *err) {
     if (!(h->tokens_per_second > 0 && h->tokens_per_second <= 1000))
         return tern_fail(err, TERN_ERR_ARGUMENT, "tokens_per_second is %g: expected at most 1000",
                          p->tokens_per_second);
-    if (p->translate && !m->config.whisper.is_multilingual)
+    if (p->translate && !(r->translates && r->translates(&m->config)))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model does not translate", m->path);
     h->encoder_graph = tern_model_graph_find(m, "encoder", err);
     if (h->encoder_graph < 0) return TERN_ERR_FORMAT;
@@ -223,14 +221,15 @@ tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_param
     if (params) h->params = *params;
     TERN_TRY(settle(h, err));
     size_t n_input = (size_t)(h->seconds_max * TERN_VOICE_RATE) + 4 * (size_t)c->n_step + 2048;
-    if (c->whisper.n_mels) n_input = (size_t)(2 * c->whisper.n_frames * c->whisper.n_mels);
+    if (h->recognizer->allow) h->seconds_max = h->recognizer->window(c);
+    if (h->recognizer->bins) n_input = (size_t)(tern_windows_rows(h) * h->recognizer->bins(c));
     h->input = tern_alloc_array(TERN_MEM_SESSION, n_input, sizeof *h->input);
     h->encoded =
         tern_alloc_array(TERN_MEM_SESSION, (size_t)(c->n_source * c->n_embd), sizeof *h->encoded);
     h->ids = tern_alloc_array(TERN_MEM_SESSION, (size_t)c->n_context, sizeof *h->ids);
     if (!h->input || !h->encoded || !h->ids)
         return tern_fail_memory(err, n_input * sizeof *h->input);
-    if (c->whisper.n_mels) TERN_TRY(tern_whisper_open(h, err));
+    if (h->recognizer->allow) TERN_TRY(tern_windows_open(h, err));
     TERN_TRY(open_run(h, h->encoder_graph, c->n_source, &h->encoder, err));
     return open_run(h, 0, c->n_context, &h->decoder, err);
 }
@@ -238,7 +237,7 @@ tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_param
 void tern_asr_close(asr_run *h) {
     tern_run_close(&h->encoder);
     tern_run_close(&h->decoder);
-    tern_whisper_close(h->whisper);
+    tern_windows_close(h->windows);
     tern_free(h->input);
     tern_free(h->encoded);
     tern_free(h->ids);
@@ -271,9 +270,9 @@ tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
     tern_model_hold(m);
     tern_status status = tern_asr_open(&h, m, params, err);
     if (status == TERN_OK)
-        status = h.whisper ? tern_whisper_transcribe(&h, sound, &list, err)
+        status = h.windows ? tern_windows_transcribe(&h, sound, &list, err)
                            : hear(&h, sound, &list, err);
-    if (h.whisper) snprintf(out->language, sizeof out->language, "%s", tern_whisper_language(&h));
+    if (h.windows) snprintf(out->language, sizeof out->language, "%s", tern_windows_language(&h));
     out->encoder_seconds = h.encoder_seconds;
     out->decoder_seconds = h.decoder_seconds;
     out->n_read = h.n_read;
