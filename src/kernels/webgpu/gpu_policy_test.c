@@ -1,8 +1,10 @@
 // What is remembered about a device between starts, whatever happens to the file that stores it.
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +13,8 @@
 #include "kernels/webgpu/gpu.h"
 #include "tests/gpu_fixture.h"
 #include "tests/harness.h"
+
+#define DIES_WITH "TERN_TEST_DIES_WITH" // the state's folder of a process that is to die
 
 static tern_device *device;   // of one test
 static tern_webgpu_desc desc; // for trying out `device`
@@ -92,24 +96,6 @@ static void check_contents(const char *path) {
     }
 }
 
-// The process dies in the middle of a trial: the next start begins below that.
-static void check_killed(const char *path) {
-    unlink(path);
-    for (int i = 0; i < 2; i++) {
-        int status = 0;
-        pid_t child = fork();
-        if (child == 0) {
-            gpu_webgpu(&(gpu_play){.dispatches_max = 16, .kills = true});
-            start();
-            _exit(0);
-        }
-        CHECK(child > 0 && waitpid(child, &status, 0) == child);
-        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        CHECK(holds(path, i ? "trying 64\n" : "trying 0\n"));
-    }
-    CHECK(start() == 16 && holds(path, "works 16\n"));
-}
-
 // A trial that is given up says nothing about the device. Seen to fail when gpu_policy_close writes
 // nothing.
 static void check_given_up(const char *path) {
@@ -187,11 +173,43 @@ TEST(gpu_policy_remembers_what_works) {
     CHECK(holds(path, "works 0\n"));
     if (path[0]) {
         check_contents(path);
-        check_killed(path);
         check_given_up(path);
         check_taken(path);
         check_odd_places(folder);
     }
+    gpu_device_close(device);
+    device = NULL;
+}
+
+// A process dies in the middle of a trial: the next start begins below that. The processes that die
+// are this program again and open the device themselves: a GPU's driver is lost where a process
+// that has it open forks and the child uses it.
+TEST(gpu_policy_remembers_trials_that_killed) {
+    char folder[600];
+    const char *of_the_dying = getenv(DIES_WITH);
+    snprintf(folder, sizeof folder, "%s", of_the_dying ? of_the_dying : test_tmp("killed"));
+    if (!open_test_device(&(gpu_play){0})) return;
+    desc.state_folder = folder;
+    if (of_the_dying) {
+        gpu_webgpu(&(gpu_play){.dispatches_max = 16, .kills = true});
+        start();
+        _exit(0);
+    }
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            setenv(DIES_WITH, folder, 1);
+            // Its name is in that of the state's file: what stands for the library is in it.
+            execl("/proc/self/exe", program_invocation_name,
+                  "gpu_policy_remembers_trials_that_killed", (char *)NULL);
+            _exit(127);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        CHECK(holds(state_path(folder), i ? "trying 64\n" : "trying 0\n"));
+    }
+    CHECK(start() == 16 && holds(state_path(folder), "works 16\n"));
     gpu_device_close(device);
     device = NULL;
 }
