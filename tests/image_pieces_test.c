@@ -67,7 +67,7 @@ static void look_and_write(seen *s, tern_model *m, const tern_image *p) {
     tern_session_close(session);
 }
 
-// Seen to fail: with the whole tower in one poll; with pieces that overlap by a node.
+// Seen to fail: with the whole tower in one poll; with pieces that leave out a node.
 TEST(images_are_encoded_in_pieces_between_steps) {
     static seen whole, pieces;
     tern_error err = {0};
