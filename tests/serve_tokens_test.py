@@ -139,6 +139,9 @@ def test_samplers_have_effects(s):
     check(plain.startswith(stopped["text"]) and stopped["finish_reason"] == "stop", stopped)
     for bias in ([[ids[0], -100.0]], [[ids[0], False]]):
         check(not say(logit_bias=bias).startswith(plain[:4]) or say(logit_bias=bias) != plain, bias)
+    for bias in ([[" upon", False]], [[" upon", -100]], [[609, -100.0], [" upon", False]]):  # texts: each of their tokens
+        got = s.post("/completion", {"prompt": "Once", "n_predict": 4, "temperature": 0, "logit_bias": bias})
+        check(got[0] == 200 and not got[1]["content"].startswith(" upon"), bias, got)
     many = s.post("/completion", {"prompt": "Once", "n_predict": 3, "n_cmpl": 2, "seed": 1})[1]
     check(len(many) == 2, many)
 

@@ -9,26 +9,44 @@ static bool is_billing(tern_str text) {
     return text.len >= sizeof prefix - 1 && !memcmp(text.ptr, prefix, sizeof prefix - 1);
 }
 
-static void read_system(const fields *f, messages *m) {
-    const tern_json *system = field_any(f, "system");
-    tern_strbuf text = {0};
-    if (!system) return;
-    if (tern_json_is(system, TERN_JSON_ARRAY)) {
-        for (const tern_json *b = tern_json_first(f->doc, system); b;
-             b = tern_json_next(f->doc, system, b)) {
-            tern_str part = tern_json_str(tern_json_get(f->doc, b, "text"));
-            if (!part.ptr) field_fail(f, "system", "a string, or an array of texts");
-            if (!part.ptr || is_billing(part)) continue;
-            if (text.len) tern_strbuf_puts(&text, "\n");
-            tern_strbuf_append(&text, part.ptr, part.len);
-        }
-    } else {
-        message_content c = {0};
-        content_read(&c, NULL, f, system, "system");
-        tern_strbuf_append(&text, tern_strbuf_text(&c.text), c.text.len);
-        text.failed |= c.text.failed;
-        content_free(&c);
+static bool is_system(const fields *f, const tern_json *message) {
+    return tern_str_is(tern_json_str(tern_json_get(f->doc, message, "role")), "system");
+}
+
+static void add_instructions(const fields *f, const tern_json *value, const char *name,
+                             tern_strbuf *text) {
+    const char *between = text->len ? "\n\n" : "";
+    if (tern_json_is(value, TERN_JSON_STRING)) {
+        if (!value->n) return;
+        tern_strbuf_puts(text, between);
+        tern_strbuf_append(text, value->text, value->n);
+        return;
     }
+    if (!tern_json_is(value, TERN_JSON_ARRAY))
+        field_fail(f, name, "a string, or an array of texts");
+    for (const tern_json *b = tern_json_first(f->doc, value); b && !f->error->status;
+         b = tern_json_next(f->doc, value, b)) {
+        tern_str part = tern_json_str(tern_json_get(f->doc, b, "text"));
+        if (!part.ptr) field_fail(f, name, "a string, or an array of texts");
+        if (!part.len || is_billing(part)) continue;
+        tern_strbuf_puts(text, between);
+        tern_strbuf_append(text, part.ptr, part.len);
+        between = "\n";
+    }
+}
+
+// "system", and what clients say to the model in the middle of the conversation: templates have
+// one system message, the first, and small models take another for the user's words.
+static void read_system(const fields *f, messages *m) {
+    const tern_json *system = field_any(f, "system"), *list = field_any(f, "messages");
+    const fields inner = {f->doc, NULL, "messages.", f->error};
+    const bool has_list = tern_json_is(list, TERN_JSON_ARRAY);
+    tern_strbuf text = {0};
+    if (system) add_instructions(f, system, "system", &text);
+    for (const tern_json *item = has_list ? tern_json_first(f->doc, list) : NULL;
+         item && !f->error->status; item = tern_json_next(f->doc, list, item))
+        if (is_system(f, item))
+            add_instructions(&inner, tern_json_get(f->doc, item, "content"), "content", &text);
     if (text.failed) api_fail_memory(f->error);
     if (text.len)
         messages_add(m, TERN_STR("system"), (tern_str){text.ptr, text.len}, "system", f->error);
@@ -112,7 +130,7 @@ static void read_message(gathered *g, const fields *f, const tern_json *item) {
     tern_str role = field_text(&inner, "role");
     const tern_json *value = field_any(&inner, "content");
     if (!tern_str_is(role, "user") && !tern_str_is(role, "assistant")) {
-        field_fail(&inner, "role", "user or assistant");
+        field_fail(&inner, "role", "user, assistant or system");
         return;
     }
     bool goes_on = g->role.ptr && tern_str_eq(role, g->role);
@@ -133,16 +151,19 @@ static void read_message(gathered *g, const fields *f, const tern_json *item) {
 static void read_messages(const fields *f, messages *m, bool *prefill) {
     const tern_json *list = field_array(f, "messages");
     gathered g = {.to = m, .e = f->error};
+    bool is_last_said = false; // the last message is one of the conversation
     if (!list || list->n == 0) field_fail(f, "messages", "an array of at least one message");
     for (const tern_json *item = tern_json_first(f->doc, list); item && !f->error->status;
-         item = tern_json_next(f->doc, list, item))
-        read_message(&g, f, item);
+         item = tern_json_next(f->doc, list, item)) {
+        is_last_said = !is_system(f, item); // read_system has read those
+        if (is_last_said) read_message(&g, f, item);
+    }
     finish(&g);
     content_free(&g.said);
     tern_strbuf_free(&g.calls);
     tern_strbuf_free(&g.reasoning);
-    *prefill =
-        m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
+    *prefill = is_last_said && m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") &&
+               !m->list[m->n - 1].more.len;
 }
 
 // Tools, with Anthropic's names for their members.

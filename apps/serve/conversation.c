@@ -88,9 +88,10 @@ bool content_add_part(message_content *c, images *p, const fields *f, const tern
                       const char *param) {
     const fields part = {f->doc, item, f->prefix, f->error};
     tern_str type = tern_json_str(tern_json_get(f->doc, item, "type"));
-    const tern_json *text = tern_json_get(f->doc, item, "text");
+    const bool is_refusal = tern_str_is(type, "refusal"); // the assistant's words, too
+    const tern_json *text = tern_json_get(f->doc, item, is_refusal ? "refusal" : "text");
     bool is_text = tern_str_is(type, "text") || tern_str_is(type, "input_text") ||
-                   tern_str_is(type, "output_text");
+                   tern_str_is(type, "output_text") || is_refusal;
     if (p && image_is_part(type)) {
         if (!images_add_part(p, &part, param)) return false;
         content_place_image(c);

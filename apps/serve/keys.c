@@ -11,7 +11,8 @@ tern_str key_of(const http_request *r) {
     size_t n = sizeof bearer - 1;
     if (value.len > n && http_same_name((tern_str){value.ptr, n}, bearer))
         return (tern_str){value.ptr + n, value.len - n};
-    return http_field_of(r, "x-api-key");
+    value = http_field_of(r, "x-api-key");                  // Anthropic's clients
+    return value.ptr ? value : http_field_of(r, "api-key"); // those for Azure
 }
 
 // Compares all that the client sent, wherever it differs; the length is not secret.
@@ -92,12 +93,27 @@ bool host_is_allowed(const serve_desc *d, tern_str host) {
            http_same_name(name, d->host) || is_listed(&d->hosts, name) || is_own_name(name);
 }
 
+// Pages of programs on this machine, in a desktop shell or an editor: no site can have such an
+// origin.
+static bool is_of_program(tern_str origin) {
+    static const char *const schemes[] = {"app://", "file://", "tauri://", "vscode-webview://",
+                                          "vscode-file://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t n = strlen(schemes[i]);
+        if (origin.len >= n && !memcmp(origin.ptr, schemes[i], n)) return true;
+    }
+    return false;
+}
+
 bool origin_is_allowed(const serve_desc *d, tern_str origin, tern_str host) {
-    if (is_listed(&d->origins, TERN_STR("*")) || is_listed(&d->origins, origin)) return true;
+    if (is_listed(&d->origins, TERN_STR("*")) || is_listed(&d->origins, origin) ||
+        is_of_program(origin))
+        return true;
     size_t at = 0;
     for (size_t i = 0; i + 3 <= origin.len && !at; i++)
         if (!memcmp(origin.ptr + i, "://", 3)) at = i + 3;
     if (!at || memcmp(origin.ptr, "http", 4) != 0) return false;
     tern_str of = {origin.ptr + at, origin.len - at};
-    return tern_str_eq(of, host) || is_loopback(without_port(of));
+    return tern_str_eq(of, host) || is_loopback(without_port(of)) ||
+           http_same_name(without_port(of), "0.0.0.0"); // what a local server may call itself
 }

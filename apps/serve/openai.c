@@ -200,13 +200,14 @@ static void read_message(const fields *f, const tern_json *message, messages *m)
     const tern_json *value = field_any(&inner, "content");
     field_refuse(&inner, "function_call");
     if (!role.ptr) field_fail(&inner, "role", "given");
-    bool may_lack = field_any(&inner, "tool_calls") != NULL;
+    tern_str refusal = field_text(&inner, "refusal"); // beside content: what was said instead
+    bool may_lack = refusal.ptr || field_any(&inner, "tool_calls") != NULL;
     if (!value && !may_lack) field_fail(&inner, "content", "given");
     content_read_images(&inner, m, &c, "messages.images");
-    if (!f->error->status &&
-        (!value || content_read(&c, &m->images, &inner, value, "messages.content")) &&
-        openai_add_message(m, role, &c, "messages.content", f->error))
-        read_more(&inner, m);
+    bool ok = !f->error->status &&
+              (!value || content_read(&c, &m->images, &inner, value, "messages.content"));
+    if (ok && refusal.len) tern_strbuf_append(&c.text, refusal.ptr, refusal.len);
+    if (ok && openai_add_message(m, role, &c, "messages.content", f->error)) read_more(&inner, m);
     content_free(&c);
 }
 

@@ -173,12 +173,25 @@ static void go_on(request *req, api_error *e) {
         r->handle(req);
 }
 
+// A base URL that ends with a slash, or an address with one too many, makes "//" and "/" at the
+// end.
+static void tidy_path(tern_strbuf *path) {
+    size_t n = 0;
+    for (size_t i = 0; i < path->len; i++)
+        if (path->ptr[i] != '/' || n == 0 || path->ptr[n - 1] != '/') path->ptr[n++] = path->ptr[i];
+    while (n > 1 && path->ptr[n - 1] == '/') n--;
+    if (!path->len) return;
+    path->len = n;
+    path->ptr[n] = 0;
+}
+
 // Checks that need only the path and the fields.
 static void screen(request *req, api_error *e) {
     const route *other, *r;
     if (!http_unescape(req->http->path, &req->path))
         req->path.failed ? api_fail_memory(e)
                          : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
+    if (!e->status) tidy_path(&req->path);
     req->error_format = error_format_of(req);
     r = req->rule = find_route(req, &other);
     if (r) req->route = r->path;
