@@ -59,7 +59,7 @@ static double rate(const tern_grouped_kernels *k, const tern_grouped_matrix *m, 
     for (int i = 0; i < rounds; i++)
         for (size_t row = 0; row + step <= m->n_rows; row += step) {
             double start = now();
-            k->multiply(m, row, row + step, &x, scratch, out, m->n_rows, false);
+            k->multiply(m, &x, scratch, &(tern_product){row, row + step, out, m->n_rows, false});
             double took = now() - start;
             if (took < best) best = took;
         }

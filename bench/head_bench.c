@@ -90,8 +90,9 @@ static void full_once(bench *b, int thread) {
     if (thread == 0) atomic_store(&b->counter, 0);
     wait_all(b);
     for (size_t first, last; claim(b, w->n_rows, 256, &first, &last);)
-        b->f->matvec(b->y + first, b->x, w->type, (const char *)w->data + first * w->row_bytes,
-                     w->row_bytes, last - first, w->n_in, 1, false);
+        b->f->matvec(&(tern_matvec_args){b->y + first, b->x,
+                                         (const uint8_t *)w->data + first * w->row_bytes, w->type,
+                                         w->row_bytes, last - first, w->n_in, 1, false});
     wait_all(b);
     if (thread == 0) keep_best(&b->full, now() - begin);
 }

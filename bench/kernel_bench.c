@@ -105,7 +105,8 @@ static void run_matvec(const job *j, int thread, int n_threads) {
     size_t first, last;
     share(j->n_rows, 16, thread, n_threads, &first, &last);
     const uint8_t *w = (const uint8_t *)j->w + first * j->row_bytes;
-    j->k->matvec(j->y + first, j->x, j->type, w, j->row_bytes, last - first, j->n_in, 1, false);
+    j->k->matvec(&(tern_matvec_args){j->y + first, j->x, w, j->type, j->row_bytes, last - first,
+                                     j->n_in, 1, false});
 }
 
 static void bench_matvec(const tern_cpu_kernels *kernels, int n_threads) {
@@ -145,8 +146,8 @@ static void run_matmul(const job *j, int thread, int n_threads) {
     share(j->n_rows, 48, thread, n_threads, &first, &last);
     for (size_t r = first; r < last; r += 48) { // a block of rows at a time, as when decoded
         size_t n = last - r < 48 ? last - r : 48;
-        j->k->matmul(j->y + r, j->n_rows, j->x, j->n_in, j->n_tokens,
-                     (const float *)j->w + r * j->n_in, n, j->n_in, false);
+        j->k->matmul(&(tern_matmul_args){j->y + r, j->x, (const float *)j->w + r * j->n_in,
+                                         j->n_rows, j->n_in, j->n_tokens, n, j->n_in, false});
     }
 }
 
@@ -221,7 +222,8 @@ static void bench_attention_shape(const tern_float_kernels *k, int n_threads, te
     for (size_t h = 0; h < N_LAYERS * N_KV_HEADS; h++) {
         for (size_t p = 0; p < n_pos; p++) {
             uint8_t *keys = pages[p / TERN_PAGE_POSITIONS].memory + h * 2 * head_bytes;
-            k->kv_store(keys, keys + head_bytes, type, p % TERN_PAGE_POSITIONS, HEAD_DIM, kv, kv);
+            k->kv_store(&(tern_kv_store_args){keys, keys + head_bytes, kv, kv, type,
+                                              p % TERN_PAGE_POSITIONS, HEAD_DIM});
         }
     }
     for (size_t t = 0; t < n_tokens; t++) j.macs += (double)(first_pos + t + 1);
@@ -285,7 +287,8 @@ static void run_rows(const job *j, int thread, int n_threads) {
         case ROW_KV_STORE:
             for (size_t i = 0; i + 128 <= n; i += 128) {
                 uint8_t *block = cache + r % 512 / 16 * (16 * 128 * 2);
-                j->k->kv_store(block, block + (1 << 19), TERN_DTYPE_F16, r % 16, 128, x + i, x + i);
+                j->k->kv_store(&(tern_kv_store_args){block, block + (1 << 19), x + i, x + i,
+                                                     TERN_DTYPE_F16, r % 16, 128});
             }
             break;
         case ROW_HEAD_NORM:

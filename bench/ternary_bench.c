@@ -214,7 +214,8 @@ static void job_free(job *j) {
 static void gemv(const void *user, int thread, size_t first, size_t last) {
     const job *j = user;
     (void)thread;
-    j->k->gemv(&j->w, first, last, &j->x, j->prepared, j->out, j->w.n_rows, false);
+    const tern_product to = {first, last, j->out, j->w.n_rows, false};
+    j->k->gemv(&j->w, &j->x, j->prepared, &to);
 }
 
 static void make_panels(const void *user, int thread, size_t first, size_t last) {
@@ -225,8 +226,8 @@ static void make_panels(const void *user, int thread, size_t first, size_t last)
 
 static void gemm(const void *user, int thread, size_t first, size_t last) {
     const job *j = user;
-    j->k->gemm(&j->w, first, last, &j->x, j->panels, j->scratch[thread], j->out, j->w.n_rows,
-               false);
+    const tern_product to = {first, last, j->out, j->w.n_rows, false};
+    j->k->gemm(&j->w, &j->x, j->panels, j->scratch[thread], &to);
 }
 
 static void repack(const void *user, int thread, size_t first, size_t last) {

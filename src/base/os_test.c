@@ -127,7 +127,7 @@ static void do_steps(void *ctx, const tern_team *team) {
     }
     while (tern_team_claim(&s->counter, N_ITEMS, 7, &first, &last))
         for (; first < last; first++) atomic_fetch_add(&s->taken[first], 1);
-    while (tern_team_claim_guided(team, &s->guided, N_ITEMS, 4, 8, &first, &last))
+    while (tern_team_claim_guided(team, &s->guided, (tern_claim){N_ITEMS, 4, 8}, &first, &last))
         for (; first < last; first++) atomic_fetch_add(&s->taken[first], 1);
 }
 

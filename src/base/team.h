@@ -41,14 +41,17 @@ static inline bool tern_team_claim(atomic_size_t *counter, size_t n, size_t bloc
 // The same in blocks that begin large and shrink: a quarter of the rest for two threads, an eighth
 // for four, but at least `least` and a multiple of `granule`. Long blocks stream memory better,
 // short ones let the threads finish together.
-static inline bool tern_team_claim_guided(const tern_team *team, atomic_size_t *counter, size_t n,
-                                          size_t granule, size_t least, size_t *first,
-                                          size_t *last) {
+typedef struct tern_claim {
+    size_t n, granule, least;
+} tern_claim;
+static inline bool tern_team_claim_guided(const tern_team *team, atomic_size_t *counter,
+                                          tern_claim of, size_t *first, size_t *last) {
+    const size_t n = of.n;
     size_t at = atomic_load_explicit(counter, memory_order_relaxed), block;
     do {
         if (at >= n) return false;
-        block = (n - at) / (2 * (size_t)team->n_threads) / granule * granule;
-        if (block < least) block = least;
+        block = (n - at) / (2 * (size_t)team->n_threads) / of.granule * of.granule;
+        if (block < of.least) block = of.least;
         if (block > n - at) block = n - at;
     } while (!atomic_compare_exchange_weak_explicit(counter, &at, at + block, memory_order_relaxed,
                                                     memory_order_relaxed));

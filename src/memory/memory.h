@@ -83,11 +83,17 @@ void tern_vectors_encode(uint8_t *row, const float *vector, size_t n_dims);
 tern_status tern_vectors_add(tern_vectors *v, int64_t id, const uint8_t *row, tern_error *err);
 void tern_vectors_clear(tern_vectors *v);
 void tern_vectors_free(tern_vectors *v);
-// The k rows with the greatest product with the query, best first, equal ones by id; *n gets their
-// number. Only ids in `allowed` (rising, [n_allowed]) are considered; NULL: all.
-tern_status tern_vectors_search(const tern_vectors *v, const tern_team *team, const float *query,
-                                const int64_t *allowed, size_t n_allowed, size_t k, tern_match *out,
-                                size_t *n, tern_error *err);
+typedef struct tern_vectors_query {
+    const float *vector;
+    const int64_t *allowed; // rising ids, the only ones that are considered; NULL: all
+    size_t n_allowed;
+    size_t k; // rows wanted
+} tern_vectors_query;
+// The k rows with the greatest product with the vector, best first, equal ones by id; *n gets their
+// number.
+tern_status tern_vectors_search(const tern_vectors *v, const tern_team *team,
+                                const tern_vectors_query *query, tern_match *out, size_t *n,
+                                tern_error *err);
 float tern_vectors_dot(const tern_vectors *v, const float *a, const float *b); // [n_dims]
 
 // ---- Lists of results (fuse.c) ------------------------------------------------------------------

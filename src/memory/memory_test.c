@@ -240,9 +240,8 @@ TEST(memory_finds_the_nearest_vectors) {
                 tern_match got[800], before = {0};
                 size_t n_got, k = filtered ? 800 : 20, n_better = 0;
                 REQUIRE_OK(tern_team_open(&team, threads, &err), err);
-                REQUIRE_OK(tern_vectors_search(&v, team, query, filtered ? allowed : NULL, 100, k,
-                                               got, &n_got, &err),
-                           err);
+                const tern_vectors_query of = {query, filtered ? allowed : NULL, 100, k};
+                REQUIRE_OK(tern_vectors_search(&v, team, &of, got, &n_got, &err), err);
                 CHECK_MSG(n_got == (filtered ? 100u : 20u), "%zu found", n_got);
                 for (size_t i = 0; i < n_got; i++) {
                     CHECK(i == 0 || got[i].score < before.score ||

@@ -159,8 +159,10 @@ static size_t next_character(const char *text, size_t n, size_t at) {
     return at;
 }
 
-static tern_status apply(const tern_redactor *r, const expression *e, const char *text, size_t n,
+static tern_status apply(const tern_redactor *r, const expression *e, tern_str all,
                          tern_strbuf *out, size_t *n_found, tern_error *err) {
+    const char *text = all.ptr;
+    const size_t n = all.len;
     size_t copied = 0, at = 0;
     while (at <= n) {
         int m =
@@ -196,7 +198,8 @@ tern_status tern_redact(const tern_redactor *r, const char *text, size_t n, tern
     if (now.failed) status = tern_fail_memory(err, n);
     for (size_t i = 0; i < r->n && status == TERN_OK; i++) {
         tern_strbuf_clear(&next);
-        status = apply(r, &r->list[i], tern_strbuf_text(&now), now.len, &next, n_found, err);
+        status =
+            apply(r, &r->list[i], (tern_str){tern_strbuf_text(&now), now.len}, &next, n_found, err);
         tern_strbuf swap = now;
         now = next;
         next = swap;

@@ -116,8 +116,14 @@ static void look_at(const search *s, best *b, size_t first, size_t last) {
     const tern_vectors *v = s->v;
     size_t at = s->allowed ? lower_bound(s->allowed, s->n_allowed, v->ids[first]) : 0;
     if (s->allowed && (at == s->n_allowed || s->allowed[at] > v->ids[last - 1])) return;
-    v->kernels.f->matvec(scores, s->query, TERN_DTYPE_Q8_0, v->rows + first * v->row_bytes,
-                         v->row_bytes, last - first, padded(v->n_dims), 1, false);
+    v->kernels.f->matvec(&(tern_matvec_args){.y = scores,
+                                             .x = s->query,
+                                             .w = v->rows + first * v->row_bytes,
+                                             .type = TERN_DTYPE_Q8_0,
+                                             .row_bytes = v->row_bytes,
+                                             .n_rows = last - first,
+                                             .n_in = padded(v->n_dims),
+                                             .scale = 1});
     for (size_t i = first; i < last; i++) {
         if (s->allowed) {
             while (at < s->n_allowed && s->allowed[at] < v->ids[i]) at++;
@@ -136,12 +142,12 @@ static void search_runs(void *ctx, const tern_team *team) {
         look_at(s, &s->best[team->thread], first, last);
 }
 
-tern_status tern_vectors_search(const tern_vectors *v, const tern_team *team, const float *query,
-                                const int64_t *allowed, size_t n_allowed, size_t k, tern_match *out,
-                                size_t *n, tern_error *err) {
+tern_status tern_vectors_search(const tern_vectors *v, const tern_team *team,
+                                const tern_vectors_query *query, tern_match *out, size_t *n,
+                                tern_error *err) {
     size_t n_threads = (size_t)team->n_threads, width = padded(v->n_dims);
+    size_t k = query->k < v->n ? query->k : v->n;
     *n = 0;
-    if (k > v->n) k = v->n;
     if (k == 0) return TERN_OK;
     float *wide = tern_alloc_array(TERN_MEM_MISC, width, sizeof *wide);
     best *lists = tern_alloc_array(TERN_MEM_MISC, n_threads, sizeof *lists);
@@ -150,9 +156,9 @@ tern_status tern_vectors_search(const tern_vectors *v, const tern_team *team, co
         tern_free(wide), tern_free(lists), tern_free(heaps);
         return tern_fail_memory(err, n_threads * k * sizeof *heaps);
     }
-    memcpy(wide, query, v->n_dims * sizeof *wide);
+    memcpy(wide, query->vector, v->n_dims * sizeof *wide);
     for (size_t t = 0; t < n_threads; t++) lists[t] = (best){heaps + t * k, 0, k};
-    search s = {v, wide, allowed, n_allowed, lists, 0};
+    search s = {v, wide, query->allowed, query->n_allowed, lists, 0};
     tern_team_run(team, search_runs, &s);
     for (size_t t = 1; t < n_threads; t++)
         for (size_t i = 0; i < lists[t].n; i++) offer(&lists[0], lists[t].heap[i]);

@@ -116,8 +116,10 @@ tern_status tern_recall_vectors(tern_recall *r, tern_error *err) {
     else {
         status = refresh(s, err);
         if (status == TERN_OK)
-            status = tern_vectors_search(&s->vectors, s->team, r->vector, r->allowed, r->n_allowed,
-                                         2 * r->k, r->near, &r->n_near, err);
+            status = tern_vectors_search(
+                &s->vectors, s->team,
+                &(tern_vectors_query){r->vector, r->allowed, r->n_allowed, 2 * r->k}, r->near,
+                &r->n_near, err);
         if (status == TERN_OK) status = rescore(&x, r->near, r->n_near, err);
     }
     tern_free(x.row);

@@ -21,9 +21,11 @@ typedef struct sample {
 
 static void multiply(void *ctx, const tern_team *team) {
     sample *s = ctx;
-    for (size_t first, last;
-         tern_team_claim_guided(team, &s->counter, s->m.n_rows, 16, 64, &first, &last);)
-        s->k->gemv(&s->m, first, last, &s->x, s->prepared, s->out, s->m.n_rows, false);
+    for (size_t first, last; tern_team_claim_guided(
+             team, &s->counter, (tern_claim){s->m.n_rows, 16, 64}, &first, &last);) {
+        const tern_product to = {first, last, s->out, s->m.n_rows, false};
+        s->k->gemv(&s->m, &s->x, s->prepared, &to);
+    }
 }
 
 static double time_packing(tern_device *d, sample *s) {

@@ -42,14 +42,13 @@ static void pack_rows(void *ctx, const tern_team *team) {
     tern_codes_close(&r);
 }
 
-static tern_status pack(tern_device *d, const tern_weight_source *s, tern_packing packing,
-                        const tern_ternary_kind *kind, tern_ternary_matrix *m, uint8_t **owned,
-                        tern_error *err) {
+static tern_status pack(tern_device *d, const tern_weight_source *s, const tern_ternary_kind *kind,
+                        tern_ternary_matrix *m, uint8_t **owned, tern_error *err) {
     size_t n_rows = (size_t)s->n_rows;
-    m->packing = packing;
+    m->packing = d->packing;
     m->n_in = (size_t)s->n_cols;
     m->n_rows = n_rows;
-    m->row_bytes = tern_ternary_row_bytes(packing, m->n_in);
+    m->row_bytes = tern_ternary_row_bytes(d->packing, m->n_in);
     size_t bytes = m->row_bytes * n_rows;
     *owned = tern_alloc(TERN_MEM_WEIGHTS, bytes + 64);
     if (!*owned) return tern_fail_memory(err, bytes);
@@ -76,7 +75,7 @@ static tern_status bind_ternary(tern_device *d, tern_weight *w, const tern_terna
         w->info.keeps_source = true;
     } else {
         uint8_t *owned = NULL;
-        tern_status status = pack(d, s, d->packing, kind, &w->ternary, &owned, err);
+        tern_status status = pack(d, s, kind, &w->ternary, &owned, err);
         w->owned = owned; // also after a failure: whoever unbinds the weight frees it
         if (status != TERN_OK) return status;
     }

@@ -153,6 +153,61 @@ typedef struct tern_adamw {
     float keep;       // 1 - rate * decay
 } tern_adamw;
 
+// y[t * y_stride + r] = dot(x row t, w row r) (+ the old y, if accumulate), by fma in the 16-lane
+// order. Rows of w are decoded by the caller.
+typedef struct tern_matmul_args {
+    float *y;
+    const float *x, *w; // rows of x are x_stride apart; w: 64, rows n_in apart
+    size_t y_stride, x_stride, n_tokens, n_rows, n_in;
+    bool accumulate;
+} tern_matmul_args;
+
+// The same for 1 token and rows of any type, row_bytes from one to the next.
+typedef struct tern_matvec_args {
+    float *y;
+    const float *x;
+    const uint8_t *w;
+    tern_dtype type;
+    size_t row_bytes, n_rows, n_in;
+    float scale; // of w
+    bool accumulate;
+} tern_matvec_args;
+
+// The key and the value of one position of one head, and the blocks that they fall in, as number
+// `lane` (position mod 16) of them.
+typedef struct tern_kv_store_args {
+    void *k, *v;
+    const float *key, *value;
+    tern_dtype kv_type;
+    size_t lane, head_dim;
+} tern_kv_store_args;
+
+// Columns [first, last) of the gradients of a convolution of n_rows rows of one document, x before
+// which is 0 (tern_conv_args, without bias or activation). Rows of x, dx and dy are n_cols apart.
+typedef struct tern_conv_grad_args {
+    float *dx; // conv_grad_x writes this
+    float *dw; // conv_grad_w adds to this; [n_cols][n_taps], as w
+    const float *dy;
+    const float *x, *w; // conv_grad_w reads x, conv_grad_x reads w
+    size_t n_rows, n_cols, n_taps, first, last;
+} tern_conv_grad_args;
+
+// A row of rms_norm's gradient: dx = the gradient (plus residual, if not NULL); dw += (if not
+// NULL).
+typedef struct tern_rms_norm_grad_args {
+    float *dx, *dw;
+    const float *x, *w, *dy, *residual;
+    size_t n;
+    float eps;
+} tern_rms_norm_grad_args;
+
+// A row of glu's gradient; dgate and dup may be gate and up.
+typedef struct tern_glu_grad_args {
+    float *dgate, *dup;
+    const float *gate, *up, *dy;
+    size_t n;
+} tern_glu_grad_args;
+
 typedef struct tern_float_kernels {
     const char *name;
     // y[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * w[i]; the products in this order. y may be x.
@@ -186,19 +241,12 @@ typedef struct tern_float_kernels {
     // Any float or quantized type to float, bits as tern_dtype_decode gives them.
     void (*decode)(tern_dtype type, const void *data, uint64_t first, size_t n, float scale,
                    float *out);
-    // y[t * y_stride + r] = dot(x row t, w row r) (+ the old y, if accumulate), by fma in the
-    // 16-lane order; w has rows of n_in floats, decoded by the caller, 64. For 1 token this is the
-    // matrix x vector kernel, for many a register-tiled one; the bits are the same.
-    void (*matmul)(float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_tokens,
-                   const float *w, size_t n_rows, size_t n_in, bool accumulate);
-    // The same for 1 token and rows of any type, without a buffer of decoded rows: decodes in
-    // registers or small pieces. row_bytes from one row to the next.
-    void (*matvec)(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
-                   size_t n_rows, size_t n_in, float scale, bool accumulate);
-    // Puts the key and the value of one position of one head into the blocks that it falls in, as
-    // number `lane` (position mod 16) of them.
-    void (*kv_store)(void *k, void *v, tern_dtype kv_type, size_t lane, size_t head_dim,
-                     const float *key, const float *value);
+    // For 1 token this is the matrix x vector kernel, for many a register-tiled one; the bits are
+    // the same.
+    void (*matmul)(const tern_matmul_args *args);
+    // Without a buffer of decoded rows: decodes in registers or small pieces.
+    void (*matvec)(const tern_matvec_args *args);
+    void (*kv_store)(const tern_kv_store_args *args);
     // Attention of a block of tokens. q * scale rounds first; a score is one chain of fmas over the
     // dimensions, then capped (quotient, tanh and product round one by one; tanh is vec_tanh).
     // Online softmax over spans of 64 positions, which begin at multiples of 64, in order:
@@ -238,24 +286,17 @@ typedef struct tern_float_kernels {
     // y = round(w / (gamma + 1e-6)), at most 1 and at least -1, times gamma.
     void (*ternarize)(float *y, const float *w, float gamma, size_t n);
     void (*act_grad)(float *dx, const float *x, const float *dy, size_t n, tern_cpu_act act);
-    void (*glu_grad)(float *dgate, float *dup, const float *gate, const float *up, const float *dy,
-                     size_t n, tern_cpu_act act); // dgate and dup may be gate and up
-    // dx = gradient of rms_norm for the row (plus residual, if not NULL); dw += (if not NULL).
-    void (*rms_norm_grad)(float *dx, float *dw, const float *x, const float *w, const float *dy,
-                          const float *residual, size_t n, float eps);
+    void (*glu_grad)(const tern_glu_grad_args *args, tern_cpu_act act);
+    void (*rms_norm_grad)(const tern_rms_norm_grad_args *args);
     // ds = p (dp - minus) factor
     void (*softmax_grad)(float *ds, const float *p, const float *dp, float minus, float factor,
                          size_t n);
     // ds = ds * (1 - (y / soft_cap)^2), by fma.
     void (*soft_cap_grad)(float *ds, const float *y, float soft_cap, size_t n);
-    // Columns [first, last) of the gradients of a convolution of n_rows rows of one document,
-    // x before which is 0 (tern_conv_args, without bias or activation). Rows of all are
-    // n_cols apart. dx[t] = sum over j of w[j] dy[t + n_taps - 1 - j], a chain of fmas that goes up
-    // in j; dw[c][j] = fma(dy[t][c], x[t - (n_taps - 1) + j][c], dw[c][j]), t ascending.
-    void (*conv_grad_x)(float *dx, const float *dy, const float *w, size_t n_rows, size_t n_cols,
-                        size_t n_taps, size_t first, size_t last);
-    void (*conv_grad_w)(float *dw, const float *dy, const float *x, size_t n_rows, size_t n_cols,
-                        size_t n_taps, size_t first, size_t last);
+    // dx[t] = sum over j of w[j] dy[t + n_taps - 1 - j], a chain of fmas that goes up in j;
+    // dw[c][j] = fma(dy[t][c], x[t - (n_taps - 1) + j][c], dw[c][j]), t ascending.
+    void (*conv_grad_x)(const tern_conv_grad_args *args);
+    void (*conv_grad_w)(const tern_conv_grad_args *args);
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const tern_adamw *a);
 } tern_float_kernels;
 
@@ -290,27 +331,34 @@ typedef struct tern_i8_rows {
 } tern_i8_rows;
 #define TERN_I8_PAD 640 // lcm(128, 320): whole blocks of both packings
 
-// out[t * out_stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]),
-// plus the old value if accumulate (product and sum round separately). |codes x activations| is
-// exact in int32 for n_in <= 2^22; no variant may saturate in between.
+// Which rows of a matrix are multiplied with all tokens, and where the results go: row r's with
+// token t to out[t * stride + r], plus the old value if accumulate (product and sum round
+// separately).
+typedef struct tern_product {
+    size_t first, last; // rows
+    float *out;
+    size_t stride;
+    bool accumulate;
+} tern_product;
+
+// out[t * stride + r] = (float)(sum_i code[r][i] * q[t][i] - sum[t]) * (scale * inv_scale[t]).
+// |codes x activations| is exact in int32 for n_in <= 2^22; no variant may saturate in between.
 typedef struct tern_ternary_kernels {
     const char *name;
     // Fast packing: the same bytes as tern_ternary_pack_row, and a 1.6-bit row from a 2-bit one.
     // dst and src hold whole rows and need no alignment.
     void (*pack_row)(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row);
     void (*repack_row)(uint8_t *dst, const uint8_t *src, size_t n_in);
-    // Few tokens, up to gemv_tokens[packing]: weights are unpacked in registers, rows
-    // [first_row, last_row). `prepared` is made once per activation batch by `prepare`
-    // (prepared_bytes() big, 64), which threads may share by tokens: activations in the order that
-    // the unpacking yields. The limit is where gemm becomes faster, as measured; gemv itself takes
-    // any number.
+    // Few tokens, up to gemv_tokens[packing]: weights are unpacked in registers. `prepared` is made
+    // once per activation batch by `prepare` (prepared_bytes() big, 64), which threads may share by
+    // tokens: activations in the order that the unpacking yields. The limit is where gemm becomes
+    // faster, as measured; gemv itself takes any number.
     size_t gemv_tokens[2];
     size_t (*prepared_bytes)(tern_packing packing, size_t n_in, size_t n_tokens);
     void (*prepare)(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
                     size_t first_token, size_t last_token);
-    void (*gemv)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
-                 bool accumulate);
+    void (*gemv)(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *prepared,
+                 const tern_product *to);
     // Prompt: weights unpacked once per block of rows, then multiplied with all tokens.
     // `panels` (panels_bytes() big, 64) is x rearranged once per batch by `make_panels` (rows of
     // tokens [first_token, last_token) only, so that threads share the work); scratch is one
@@ -321,9 +369,8 @@ typedef struct tern_ternary_kernels {
                         size_t last_token); // first_token a multiple of the block of tokens
     size_t (*gemm_token_block)(size_t n_tokens);
     size_t (*gemm_scratch_bytes)(size_t n_in);
-    void (*gemm)(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *panels, void *scratch, float *out,
-                 size_t out_stride, bool accumulate);
+    void (*gemm)(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *panels,
+                 void *scratch, const tern_product *to);
     // The processor's peak: a fraction of a millisecond of gemm's inner step on registers alone.
     // Returns the number of multiply-adds done.
     uint64_t (*peak_loop)(void);

@@ -112,7 +112,7 @@ TEST(float_activation_gradients_are_slopes) {
     }
     for (size_t k = 0; k < sizeof acts / sizeof *acts; k++) {
         v.k[0]->act_grad(got, x, w, N, acts[k]);
-        v.k[0]->glu_grad(expected, other, x, w, w, N, acts[k]);
+        v.k[0]->glu_grad(&(tern_glu_grad_args){expected, other, x, w, w, N}, acts[k]);
         for (int i = 0; i < N; i++) {
             double h = 1e-5, a = x[i];
             double above = act_in_double(acts[k], a + h), below = act_in_double(acts[k], a - h);

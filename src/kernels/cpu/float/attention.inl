@@ -103,16 +103,21 @@ VEC_INLINE size_t kv_element_bytes(tern_dtype type) {
     return type == TERN_DTYPE_F32 ? 4 : type == TERN_DTYPE_F16 ? 2 : 1;
 }
 
-// Scores of rows r.. with `cols` blocks of keys, over dimensions d0..d0+n_d of one chunk; `values`
-// are those of the same positions.
-VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8_t *const *keys,
-                           const uint8_t *const *values, float *s, const float *q, size_t d0,
-                           size_t n_d, int rows, int cols) {
+// Scores of rows r.. with blocks c.. of keys, over dimensions d0..d0+n_d of one chunk.
+typedef struct score_part {
+    size_t r, c, d0, n_d;
+} score_part;
+
+VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const score_part part,
+                           int rows, int cols) {
+    const size_t d0 = part.d0, n_d = part.n_d;
+    const float *q = t->q + d0 * TILE_ROWS + part.r * CHUNK;
+    float *s = t->s + part.r * SPAN + 16 * part.c;
     const uint8_t *k[4], *v[4];
 #pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
-        k[c] = keys[c];
-        v[c] = values[c];
+        k[c] = t->k[part.c + (size_t)c];
+        v[c] = t->v[part.c + (size_t)c];
     }
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -144,8 +149,13 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const uint8
 }
 
 // Adds the positions from + j0 .. from + j1 - 1 to columns c0.. of rows r...
-VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, size_t j0, size_t j1, size_t r,
-                           size_t c0, int rows, int cols) {
+typedef struct value_part {
+    size_t j0, j1, r, c0;
+} value_part;
+
+VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, const value_part part,
+                           int rows, int cols) {
+    const size_t j0 = part.j0, j1 = part.j1, r = part.r, c0 = part.c0;
     const float *p = t->s + r * SPAN;
     float *out = t->acc + r * t->hd16 + 16 * c0;
     v16 acc[TILE_ROWS][4];
@@ -206,12 +216,10 @@ VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type) {
     for (size_t d0 = 0; d0 < head_dim; d0 += CHUNK) {
         size_t n_d = head_dim - d0 < CHUNK ? head_dim - d0 : CHUNK;
         for (size_t r = 0, rows; r < t->n_rows; r += rows) {
-            const float *q = t->q + d0 * TILE_ROWS + r * CHUNK;
             rows = take_rows(t->n_rows - r);
             for (size_t c = t->first_block, cols; c < t->end_block; c += cols) {
                 cols = take_cols(rows, t->end_block - c);
-                float *s = t->s + r * SPAN + 16 * c;
-#define TILE(R, C) score_tile(t, type, t->k + c, t->v + c, s, q, d0, n_d, R, C)
+#define TILE(R, C) score_tile(t, type, (score_part){r, c, d0, n_d}, R, C)
                 DISPATCH_TILE(rows, cols, TILE);
 #undef TILE
             }
@@ -247,7 +255,7 @@ VEC_INLINE void add_values(const attention_tile *t, tern_dtype type, size_t j0, 
         rows = take_rows(last_row - r);
         for (size_t c = 0, cols; c < head_dim / 16; c += cols) {
             cols = take_cols(rows, head_dim / 16 - c);
-#define TILE(R, C) value_tile(t, type, j0, j1, r, c, R, C)
+#define TILE(R, C) value_tile(t, type, (value_part){j0, j1, r, c}, R, C)
             DISPATCH_TILE(rows, cols, TILE);
 #undef TILE
         }
@@ -437,8 +445,11 @@ static void kv_store_f16(uint16_t *k, uint16_t *v, size_t lane, size_t head_dim,
     }
 }
 
-static void kv_store(void *k, void *v, tern_dtype kv_type, size_t lane, size_t head_dim,
-                     const float *key, const float *value) {
+static void kv_store(const tern_kv_store_args *a) {
+    void *k = a->k, *v = a->v;
+    const float *key = a->key, *value = a->value;
+    const tern_dtype kv_type = a->kv_type;
+    const size_t lane = a->lane, head_dim = a->head_dim;
     if (kv_type == TERN_DTYPE_Q8_0) {
         kv_store_q8_0(k, v, lane, head_dim, key, value);
     } else if (kv_type == TERN_DTYPE_F16) {

@@ -288,8 +288,9 @@ static void store_seen(const tern_float_kernels *k, attention_data *d, size_t fi
             REQUIRE(page->memory);
             memset(page->memory, 0xFF, d->page_bytes);
         }
-        k->kv_store(page->memory + d->k_offset, page->memory + d->v_offset, d->type, q % PAGE, hd,
-                    d->keys + q * hd, d->values + q * hd);
+        k->kv_store(&(tern_kv_store_args){page->memory + d->k_offset, page->memory + d->v_offset,
+                                          d->keys + q * hd, d->values + q * hd, d->type, q % PAGE,
+                                          hd});
     }
 }
 
@@ -360,7 +361,9 @@ static void check_poisoned(const tern_float_kernels *k, attention_data *d, size_
     args.out = tern_alloc(TERN_MEM_MISC, n * sizeof(float));
     REQUIRE(page && poison && args.out);
     for (size_t i = 0; i < hd; i++) poison[i] = INFINITY;
-    k->kv_store(page + d->k_offset, page + d->v_offset, d->type, q % PAGE, hd, poison, poison);
+    tern_kv_store_args a = {
+        page + d->k_offset, page + d->v_offset, poison, poison, d->type, q % PAGE, hd};
+    k->kv_store(&a);
     k->attention(&args);
     for (size_t t = 0; t < c->n_tokens; t++) {
         bool same = same_bits(args.out + t * stride, d->out + t * stride, c->n_heads * hd);
@@ -368,8 +371,8 @@ static void check_poisoned(const tern_float_kernels *k, attention_data *d, size_
                   "%s %s head_dim %zu window %d: token %zu and position %zu", k->name,
                   tern_dtype_name(d->type), hd, (int)c->window, t, q);
     }
-    k->kv_store(page + d->k_offset, page + d->v_offset, d->type, q % PAGE, hd, d->keys + q * hd,
-                d->values + q * hd);
+    a.key = d->keys + q * hd, a.value = d->values + q * hd;
+    k->kv_store(&a);
     tern_free(poison);
     tern_free(args.out);
 }
@@ -481,8 +484,8 @@ TEST(float_kv_store_has_the_same_bits_everywhere) {
                     for (size_t lane = 0; lane < PAGE; lane += 3) {
                         fill(key, head_dim, kind, (uint32_t)lane);
                         fill(value, head_dim, kind, (uint32_t)lane + 1);
-                        v.k[j]->kv_store(k[j > 0], values[j > 0], kv_types[type], lane, head_dim,
-                                         key, value);
+                        v.k[j]->kv_store(&(tern_kv_store_args){k[j > 0], values[j > 0], key, value,
+                                                               kv_types[type], lane, head_dim});
                     }
                     if (j == 0) continue;
                     CHECK_MSG(!memcmp(k[0], k[1], sizeof k[0]) &&

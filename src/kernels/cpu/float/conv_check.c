@@ -163,8 +163,10 @@ TEST(float_conv_gradients_do_not_depend_on_cuts) {
             fill(dw, n_w, KIND_PLAIN, 4);
             for (int side = 0; side < 2; side++) {
                 size_t first = side ? 0 : cut, last = side ? cut : c->n_cols;
-                k->conv_grad_x(dx, dy, w, c->n_rows, c->n_cols, c->n_taps, first, last);
-                k->conv_grad_w(dw, dy, x, c->n_rows, c->n_cols, c->n_taps, first, last);
+                const tern_conv_grad_args a = {dx,        dw,        dy,        x,     w,
+                                               c->n_rows, c->n_cols, c->n_taps, first, last};
+                k->conv_grad_x(&a);
+                k->conv_grad_w(&a);
             }
             CHECK_MSG(same_bits(dx, want, n) && same_bits(dw, want_w, n_w),
                       "%s: gradients of %zu taps, %zu columns", k->name, c->n_taps, c->n_cols);

@@ -33,7 +33,7 @@ static void check_sums(const tern_float_kernels *a, const tern_float_kernels *b,
     for (int i = 0; i < 2; i++) {
         sum[i] = k[i]->exp_sum(x, n, &top[i]);
         memset(dw[i], 0, n * sizeof(float));
-        k[i]->rms_norm_grad(row[i][0], dw[i], x, w, x, NULL, n, 1e-5f);
+        k[i]->rms_norm_grad(&(tern_rms_norm_grad_args){row[i][0], dw[i], x, w, x, NULL, n, 1e-5f});
         for (int j = 0; j < 3; j++) memcpy(row[i][j], w, n * sizeof(float));
         for (size_t j = 0; j < n; j++) row[i][2][j] = fabsf(row[i][2][j]);
         k[i]->adamw(row[i][0], row[i][1], row[i][2], x, n, &step);
@@ -53,6 +53,9 @@ TEST(float_rows_have_the_same_bits_everywhere) {
             fill(x, n, kind, (uint32_t)(n * 5) + (uint32_t)kind);
             fill(w, n, kind == KIND_HUGE ? KIND_PLAIN : kind, (uint32_t)n + 99);
             for (size_t j = 1; j < v.n; j++) {
+#define GLU(gate, up) &(tern_glu_grad_args){gate, up, x, w, x, n}
+#define NORM(y)                                                                                    \
+    &(tern_rms_norm_grad_args) { y, NULL, x, w, x, w, n, 1e-5f }
 #define SAME(what, ...)                                                                            \
     do {                                                                                           \
         float *y = expected;                                                                       \
@@ -88,10 +91,10 @@ TEST(float_rows_have_the_same_bits_everywhere) {
                 SAME("gelu gradient", act_grad(y, x, w, n, TERN_ACT_GELU));
                 SAME("gelu by tanh gradient", act_grad(y, x, w, n, TERN_ACT_GELU_TANH));
                 SAME("sigmoid gradient", act_grad(y, x, w, n, TERN_ACT_SIGMOID));
-                SAME("sigmoid glu gradient", glu_grad(y, other, x, w, x, n, TERN_ACT_SIGMOID));
-                SAME("relu2 glu gradient", glu_grad(y, other, x, w, x, n, TERN_ACT_RELU2));
-                SAME("silu glu gradient", glu_grad(other, y, x, w, x, n, TERN_ACT_SILU));
-                SAME("norm gradient", rms_norm_grad(y, NULL, x, w, x, w, n, 1e-5f));
+                SAME("sigmoid glu gradient", glu_grad(GLU(y, other), TERN_ACT_SIGMOID));
+                SAME("relu2 glu gradient", glu_grad(GLU(y, other), TERN_ACT_RELU2));
+                SAME("silu glu gradient", glu_grad(GLU(other, y), TERN_ACT_SILU));
+                SAME("norm gradient", rms_norm_grad(NORM(y)));
                 SAME("exp", exp_scaled(y, x, 0.5f, 2, n));
                 SAME("softmax gradient", softmax_grad(y, x, w, 0.1f, 3, n));
                 SAME("soft cap", soft_cap(y, x, 1.5f, n));
@@ -277,12 +280,13 @@ TEST(float_matmul_has_the_same_bits_everywhere) {
             size_t n_rows = R - (n_tokens * 5) % 7;
             bool accumulate = n_tokens % 4 == 1;
             fill(want, T * y_stride, KIND_PLAIN, 5);
-            v.k[0]->matmul(want, y_stride, tokens, x_stride, n_tokens, rows, n_rows, n_in,
-                           accumulate);
+            tern_matmul_args m = {want,     tokens, rows, y_stride,  x_stride,
+                                  n_tokens, n_rows, n_in, accumulate};
+            v.k[0]->matmul(&m);
+            m.y = have;
             for (size_t j = 1; j < v.n; j++) {
                 fill(have, T * y_stride, KIND_PLAIN, 5);
-                v.k[j]->matmul(have, y_stride, tokens, x_stride, n_tokens, rows, n_rows, n_in,
-                               accumulate);
+                v.k[j]->matmul(&m);
                 CHECK_MSG(same_bits(want, have, T * y_stride), "%s %zu x %zu x %zu", v.k[j]->name,
                           n_tokens, n_rows, n_in);
             }
@@ -298,8 +302,9 @@ TEST(float_matmul_has_the_same_bits_everywhere) {
                     }
                     CHECK(fabs(dot - want[t * y_stride + r]) <= 1e-6 * size);
                 }
-                v.k[v.n - 1]->matmul(alone, R, tokens + t * x_stride, x_stride, 1, rows, n_rows,
-                                     n_in, accumulate);
+                tern_matmul_args one = m;
+                one.y = alone, one.x = tokens + t * x_stride, one.n_tokens = 1;
+                v.k[v.n - 1]->matmul(&one);
                 CHECK(same_bits(alone, want + t * y_stride, n_rows));
             }
         }
@@ -326,11 +331,12 @@ TEST(float_matvec_is_matmul_of_decoded_rows) {
             fill(x, n_in, KIND_PLAIN, 3);
             for (int accumulate = 0; accumulate < 2; accumulate++) {
                 fill(want, R + 1, KIND_PLAIN, 8);
-                v.k[0]->matmul(want, R, x, n_in, 1, rows, n_rows, n_in, accumulate);
+                v.k[0]->matmul(
+                    &(tern_matmul_args){want, x, rows, R, n_in, 1, n_rows, n_in, accumulate});
                 for (size_t j = 0; j < v.n; j++) {
                     fill(have, R + 1, KIND_PLAIN, 8);
-                    v.k[j]->matvec(have, x, types[t], packed, row_bytes, n_rows, n_in, 0.5f,
-                                   accumulate);
+                    v.k[j]->matvec(&(tern_matvec_args){have, x, packed, types[t], row_bytes, n_rows,
+                                                       n_in, 0.5f, accumulate});
                     CHECK_MSG(same_bits(want, have, R + 1), "%s %s n_in=%zu", v.k[j]->name,
                               tern_dtype_name(types[t]), n_in);
                 }

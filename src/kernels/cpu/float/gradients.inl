@@ -54,14 +54,14 @@ VEC_INLINE void act_grad_row(float *dx, const float *x, const float *dy, size_t 
     }
 }
 
-VEC_INLINE void glu_grad_row(float *dgate, float *dup, const float *gate, const float *up,
-                             const float *dy, size_t n, tern_cpu_act act) {
+VEC_INLINE void glu_grad_row(const tern_glu_grad_args *a, tern_cpu_act act) {
+    const size_t n = a->n;
     for (size_t i = 0; i < n; i += 16) {
-        v16 slope, d = load_some(dy + i, n - i);
-        v16 a = activate_both(load_some(gate + i, n - i), act, &slope);
-        v16 u = load_some(up + i, n - i);
-        store_some(dgate + i, v16_mul(v16_mul(d, u), slope), n - i);
-        store_some(dup + i, v16_mul(d, a), n - i);
+        v16 slope, d = load_some(a->dy + i, n - i);
+        v16 y = activate_both(load_some(a->gate + i, n - i), act, &slope);
+        v16 u = load_some(a->up + i, n - i);
+        store_some(a->dgate + i, v16_mul(v16_mul(d, u), slope), n - i);
+        store_some(a->dup + i, v16_mul(d, y), n - i);
     }
 }
 
@@ -78,24 +78,23 @@ static void act_grad(float *dx, const float *x, const float *dy, size_t n, tern_
     }
 }
 
-static void glu_grad(float *dgate, float *dup, const float *gate, const float *up, const float *dy,
-                     size_t n, tern_cpu_act act) {
+static void glu_grad(const tern_glu_grad_args *args, tern_cpu_act act) {
     switch (act) {
-    case TERN_ACT_SILU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SILU); break;
-    case TERN_ACT_RELU2: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_RELU2); break;
-    case TERN_ACT_GELU: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_GELU); break;
-    case TERN_ACT_GELU_TANH:
-        glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_GELU_TANH);
-        break;
-    case TERN_ACT_SIGMOID: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_SIGMOID); break;
-    case TERN_ACT_TANH: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_TANH); break;
-    case TERN_ACT_ASINH: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_ASINH); break;
-    case TERN_ACT_NONE: glu_grad_row(dgate, dup, gate, up, dy, n, TERN_ACT_NONE); break;
+    case TERN_ACT_SILU: glu_grad_row(args, TERN_ACT_SILU); break;
+    case TERN_ACT_RELU2: glu_grad_row(args, TERN_ACT_RELU2); break;
+    case TERN_ACT_GELU: glu_grad_row(args, TERN_ACT_GELU); break;
+    case TERN_ACT_GELU_TANH: glu_grad_row(args, TERN_ACT_GELU_TANH); break;
+    case TERN_ACT_SIGMOID: glu_grad_row(args, TERN_ACT_SIGMOID); break;
+    case TERN_ACT_TANH: glu_grad_row(args, TERN_ACT_TANH); break;
+    case TERN_ACT_ASINH: glu_grad_row(args, TERN_ACT_ASINH); break;
+    case TERN_ACT_NONE: glu_grad_row(args, TERN_ACT_NONE); break;
     }
 }
 
-static void rms_norm_grad(float *dx, float *dw, const float *x, const float *w, const float *dy,
-                          const float *residual, size_t n, float eps) {
+static void rms_norm_grad(const tern_rms_norm_grad_args *args) {
+    const float *x = args->x, *w = args->w, *dy = args->dy, *residual = args->residual;
+    float *dx = args->dx, *dw = args->dw;
+    const size_t n = args->n;
     v16 squares = v16_set1(0), products = v16_set1(0);
     for (size_t i = 0; i < n; i += 16) {
         v16 a = load_some(x + i, n - i);
@@ -103,7 +102,7 @@ static void rms_norm_grad(float *dx, float *dw, const float *x, const float *w, 
         squares = v16_fma(a, a, squares);
         products = v16_fma(a, g, products);
     }
-    float r = 1 / sqrtf(v16_sum(squares) / (float)n + eps);
+    float r = 1 / sqrtf(v16_sum(squares) / (float)n + args->eps);
     v16 vr = v16_set1(r), along = v16_set1(-(v16_sum(products) * r * r / (float)n));
     for (size_t i = 0; i < n; i += 16) {
         v16 a = load_some(x + i, n - i), d = load_some(dy + i, n - i);
@@ -141,8 +140,11 @@ VEC_INLINE v16 taps_of(const float *w, size_t j, size_t n_taps, size_t n) {
     return load_some(some, n);
 }
 
-static void conv_grad_x(float *dx, const float *dy, const float *w, size_t n_rows, size_t n_cols,
-                        size_t n_taps, size_t first, size_t last) {
+static void conv_grad_x(const tern_conv_grad_args *args) {
+    const size_t n_rows = args->n_rows, n_cols = args->n_cols, n_taps = args->n_taps;
+    const size_t first = args->first, last = args->last;
+    const float *dy = args->dy, *w = args->w;
+    float *dx = args->dx;
     for (size_t c = first; c < last; c += 16) {
         v16 taps[TERN_CONV_TAPS];
         size_t n = last - c;
@@ -159,8 +161,11 @@ static void conv_grad_x(float *dx, const float *dy, const float *w, size_t n_row
     }
 }
 
-static void conv_grad_w(float *dw, const float *dy, const float *x, size_t n_rows, size_t n_cols,
-                        size_t n_taps, size_t first, size_t last) {
+static void conv_grad_w(const tern_conv_grad_args *args) {
+    const size_t n_rows = args->n_rows, n_cols = args->n_cols, n_taps = args->n_taps;
+    const size_t first = args->first, last = args->last;
+    const float *dy = args->dy, *x = args->x;
+    float *dw = args->dw;
     for (size_t c = first; c < last; c += 16) {
         size_t n = last - c;
         for (size_t j = 0; j < n_taps; j++) {

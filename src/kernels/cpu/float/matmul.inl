@@ -13,13 +13,6 @@ static float dot(const float *a, const float *b, size_t n) {
 
 // ---- Rows of floats ----------------------------------------------------------------------------
 
-typedef struct matmul_args {
-    float *y;
-    const float *x, *w;
-    size_t y_stride, x_stride, n_in;
-    bool accumulate;
-} matmul_args;
-
 // A row of a tile. n is a constant in each use.
 VEC_INLINE void put_sums(float *y, const v16 *dots, int n, bool accumulate) {
 #ifdef VEC_HAS_SUMS
@@ -35,7 +28,8 @@ VEC_INLINE void put_sums(float *y, const v16 *dots, int n, bool accumulate) {
 }
 
 // n_tokens x n_rows dots beginning at token t and row r; both counts are constants in each use.
-VEC_INLINE void matmul_tile(const matmul_args *m, size_t t, size_t r, int n_tokens, int n_rows) {
+VEC_INLINE void matmul_tile(const tern_matmul_args *m, size_t t, size_t r, int n_tokens,
+                            int n_rows) {
     const float *x[VEC_MATMUL_TOKENS], *w[VEC_MATMUL_ROWS];
     v16 acc[VEC_MATMUL_TOKENS][VEC_MATMUL_ROWS];
 #pragma GCC unroll 8
@@ -72,7 +66,7 @@ VEC_INLINE void matmul_tile(const matmul_args *m, size_t t, size_t r, int n_toke
 }
 
 // All rows with n_tokens (a constant) tokens from t on.
-VEC_INLINE void matmul_rows(const matmul_args *m, size_t t, int n_tokens, size_t n_rows) {
+VEC_INLINE void matmul_rows(const tern_matmul_args *m, size_t t, int n_tokens, size_t n_rows) {
     size_t r = 0;
     for (; r + VEC_MATMUL_ROWS <= n_rows; r += VEC_MATMUL_ROWS) {
         matmul_tile(m, t, r, n_tokens, VEC_MATMUL_ROWS);
@@ -80,9 +74,9 @@ VEC_INLINE void matmul_rows(const matmul_args *m, size_t t, int n_tokens, size_t
     for (; r < n_rows; r++) matmul_tile(m, t, r, n_tokens, 1);
 }
 
-static void matmul(float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_tokens,
-                   const float *w, size_t n_rows, size_t n_in, bool accumulate) {
-    matmul_args m = {y, x, w, y_stride, x_stride, n_in, accumulate};
+static void matmul(const tern_matmul_args *args) {
+    const tern_matmul_args m = *args; // which the results cannot overlap
+    const size_t n_tokens = m.n_tokens, n_rows = m.n_rows;
     size_t t = 0;
     for (; t + VEC_MATMUL_TOKENS <= n_tokens; t += VEC_MATMUL_TOKENS) {
         matmul_rows(&m, t, VEC_MATMUL_TOKENS, n_rows);
@@ -92,18 +86,9 @@ static void matmul(float *y, size_t y_stride, const float *x, size_t x_stride, s
 
 // ---- Matrix x vector, rows of any type ---------------------------------------------------------
 
-typedef struct matvec_args {
-    float *y;
-    const float *x;
-    const uint8_t *w;
-    size_t row_bytes, n_rows, n_in;
-    float scale;
-    bool accumulate;
-} matvec_args;
-
 // One row at a time, though its chain of fmas leaves the processor half idle: memory is then read
 // as one stream, which prefetchers handle best, and memory is the limit.
-VEC_INLINE void matvec_plain(const matvec_args *m, tern_dtype type) {
+VEC_INLINE void matvec_plain(const tern_matvec_args *m, tern_dtype type) {
     for (size_t r = 0; r < m->n_rows; r++) {
         const uint8_t *row = m->w + r * m->row_bytes;
         v16 acc = v16_set1(0);
@@ -121,7 +106,7 @@ VEC_INLINE void matvec_plain(const matvec_args *m, tern_dtype type) {
 
 // Blocks take longer to unpack than to fetch, so several rows are worked on side by side; meanwhile
 // the next rows are fetched, in memory order.
-VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t block_n,
+VEC_INLINE void matvec_blocks(const tern_matvec_args *m, tern_dtype type, size_t block_n,
                               size_t block_bytes) {
     unpacked u[VEC_MATVEC_ROWS];
     for (size_t r = 0; r < m->n_rows; r += VEC_MATVEC_ROWS) {
@@ -159,7 +144,7 @@ VEC_INLINE void matvec_blocks(const matvec_args *m, tern_dtype type, size_t bloc
 
 // Types that do not deserve a loop of their own: the ternary ones are multiplied as integers
 // elsewhere.
-static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
+static void matvec_by_pieces(const tern_matvec_args *m, tern_dtype type) {
     float piece[256];
     for (size_t r = 0; r < m->n_rows; r++) {
         v16 acc = v16_set1(0);
@@ -174,9 +159,9 @@ static void matvec_by_pieces(const matvec_args *m, tern_dtype type) {
     }
 }
 
-static void matvec(float *y, const float *x, tern_dtype type, const void *w, size_t row_bytes,
-                   size_t n_rows, size_t n_in, float scale, bool accumulate) {
-    matvec_args m = {y, x, w, row_bytes, n_rows, n_in, scale, accumulate};
+static void matvec(const tern_matvec_args *args) {
+    const tern_matvec_args m = *args; // which the results cannot overlap
+    const tern_dtype type = m.type;
 #ifndef VEC_ONE_LOOP
     size_t block_n = tern_dtype_block_n(type), block_bytes = tern_dtype_block_bytes(type);
 #endif

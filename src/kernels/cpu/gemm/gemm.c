@@ -27,8 +27,14 @@ static size_t even_part(size_t n, size_t most, size_t tile) {
 }
 
 // C over [m0, m0 + m) x [n0, n0 + n).
-static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t m0, size_t m,
-                     size_t n0, size_t n, float *scratch) {
+// Rows m0 .. m0 + m - 1 and columns n0 .. n0 + n - 1 of C.
+typedef struct part_of_c {
+    size_t m0, m, n0, n;
+} part_of_c;
+
+static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, part_of_c of,
+                     float *scratch) {
+    const size_t m0 = of.m0, m = of.m, n0 = of.n0, n = of.n;
     float *pa = scratch, *pb = scratch + (size_t)TERN_GEMM_DEPTH * ROWS + SLACK;
     size_t row_block = even_part(m, ROWS, kernels->rows), col_block = even_part(n, COLS, COL_TILE);
     for (size_t j = 0; j < n; j += col_block)
@@ -41,14 +47,18 @@ static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, size_t
                 size_t rows = least(row_block, m - i), row = m0 + i;
                 kernels->pack_a(pa, g->a + (g->transpose_a ? k * g->lda + row : row * g->lda + k),
                                 g->lda, !g->transpose_a, rows, depth);
-                kernels->multiply(g->c + row * g->ldc + at, g->ldc, k > 0 || g->accumulate, pa, pb,
-                                  rows, cols, words);
+                kernels->multiply(&(tern_gemm_part){.c = g->c + row * g->ldc + at,
+                                                    .ldc = g->ldc,
+                                                    .m = rows,
+                                                    .n = cols,
+                                                    .accumulate = k > 0 || g->accumulate},
+                                  pa, pb, words);
             }
         }
 }
 
 void cpu_gemm_run(const tern_gemm_kernels *kernels, const cpu_gemm *g, float *scratch) {
-    run_part(kernels, g, 0, g->m, 0, g->n, scratch);
+    run_part(kernels, g, (part_of_c){0, g->m, 0, g->n}, scratch);
 }
 
 // ---- Teams -------------------------------------------------------------------------------------
@@ -94,6 +104,7 @@ void cpu_gemm_team(const tern_gemm_kernels *kernels, const cpu_gemm *g, const te
     size_t down = parts_of(g->m, c.rows), n = down * parts_of(g->n, c.cols), part, end;
     while (tern_team_claim(counter, n, 1, &part, &end)) {
         size_t m0 = part % down * c.rows, n0 = part / down * c.cols;
-        run_part(kernels, g, m0, least(c.rows, g->m - m0), n0, least(c.cols, g->n - n0), scratch);
+        run_part(kernels, g,
+                 (part_of_c){m0, least(c.rows, g->m - m0), n0, least(c.cols, g->n - n0)}, scratch);
     }
 }

@@ -28,6 +28,12 @@ typedef struct cpu_gemm {
     size_t lda, ldb, ldc;
 } cpu_gemm;
 
+typedef struct tern_gemm_part {
+    float *c;
+    size_t ldc, m, n;
+    bool accumulate;
+} tern_gemm_part;
+
 // A panel holds `tile` rows of A (columns of B) side by side, word [k][tile]: a word is a float, or
 // a pair of bf16 that are neighbours in k.
 typedef struct tern_gemm_kernels {
@@ -39,9 +45,8 @@ typedef struct tern_gemm_kernels {
     // words beyond the last panel.
     void (*pack_a)(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth);
     void (*pack_b)(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth);
-    // C [m, n] = or += product of panels over `words` words of k.
-    void (*multiply)(float *c, size_t ldc, bool accumulate, const float *a, const float *b,
-                     size_t m, size_t n, size_t words);
+    // Part of C [m, n] = or += product of panels over `words` words of k.
+    void (*multiply)(const tern_gemm_part *c, const float *a, const float *b, size_t words);
     // The processor's peak: the inner step on registers alone. Returns the number of multiply-adds
     // done.
     uint64_t (*peak_loop)(void);

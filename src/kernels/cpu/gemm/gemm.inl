@@ -35,7 +35,8 @@ VEC_INLINE void pack_along(float *to, const float *x, size_t ld, size_t n, size_
 
 // Copies columns of X, a few values of k at a time so that whole cache lines are used.
 VEC_INLINE void pack_across(float *to, const float *x, size_t ld, size_t n, size_t depth,
-                            size_t tile, size_t panel) {
+                            size_t tile) {
+    const size_t panel = (depth + GEMM_VALUES - 1) / GEMM_VALUES * tile;
     for (size_t k0 = 0; k0 < depth; k0 += 8) {
         size_t end = k0 + 8 < depth ? k0 + 8 : depth;
         for (size_t k = k0 + 8; k < k0 + 16; k++) // prefetch what comes next
@@ -54,20 +55,21 @@ VEC_INLINE void pack_across(float *to, const float *x, size_t ld, size_t n, size
     }
 }
 
-VEC_INLINE void pack(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth,
-                     size_t tile) {
-    size_t panel = (depth + GEMM_VALUES - 1) / GEMM_VALUES * tile;
-    if (!along) pack_across(to, x, ld, n, depth, tile, panel);
-    for (size_t p = 0; along && p < n; p += tile)
+VEC_INLINE void pack_panels(float *to, const float *x, size_t ld, size_t n, size_t depth,
+                            size_t tile) {
+    const size_t panel = (depth + GEMM_VALUES - 1) / GEMM_VALUES * tile;
+    for (size_t p = 0; p < n; p += tile)
         pack_along(to + p / tile * panel, x + p * ld, ld, n - p, depth, tile);
 }
 
 static void pack_a(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth) {
-    pack(to, x, ld, along, n, depth, GEMM_ROWS);
+    if (along) pack_panels(to, x, ld, n, depth, GEMM_ROWS);
+    else pack_across(to, x, ld, n, depth, GEMM_ROWS);
 }
 
 static void pack_b(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth) {
-    pack(to, x, ld, along, n, depth, GEMM_COLS);
+    if (along) pack_panels(to, x, ld, n, depth, GEMM_COLS);
+    else pack_across(to, x, ld, n, depth, GEMM_COLS);
 }
 
 // ---- Tiles -------------------------------------------------------------------------------------
@@ -122,11 +124,11 @@ VEC_INLINE void multiply_rows(const gemm_tile *t, const float *a, const float *b
     else multiply_tile(t, a, b, THIRD, vectors);
 }
 
-static void multiply(float *c, size_t ldc, bool accumulate, const float *a, const float *b,
-                     size_t m, size_t n, size_t words) {
+static void multiply(const tern_gemm_part *c, const float *a, const float *b, size_t words) {
+    const size_t m = c->m, n = c->n;
     for (size_t j = 0; j < n; j += GEMM_COLS, b += words * GEMM_COLS)
         for (size_t i = 0; i < m; i += GEMM_ROWS) {
-            gemm_tile t = {c + i * ldc + j, ldc, m - i, n - j, words, accumulate};
+            gemm_tile t = {c->c + i * c->ldc + j, c->ldc, m - i, n - j, words, c->accumulate};
             const float *panel = a + i * words;
             if (t.cols > 16 || VEC_GEMM_VECTORS == 1)
                 multiply_rows(&t, panel, b, VEC_GEMM_VECTORS);

@@ -30,9 +30,7 @@
 #ifndef TERN_KERNELS_CPU_GROUPED_H
 #define TERN_KERNELS_CPU_GROUPED_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels/cpu/kernels.h"
 
 enum {
     TERN_GROUP = 64,        // columns that activations share a scale
@@ -67,7 +65,7 @@ typedef struct tern_grouped_kernels {
     const char *name;
     size_t block_tokens; // in a block of activations, at most
     size_t few_tokens;   // but a whole batch of up to this many is one block; at least block_tokens
-    // Narrow codes: out[t * out_stride + r] = sum over groups g of 64, in order, of
+    // Narrow codes: out[t * stride + r] = sum over groups g of 64, in order, of
     //     w_scale[r][g] * ((float)(sum in g of value * q) * x_scale[t][g]),
     // each product and sum rounding by itself, the first sum being with 0; plus the old value, if
     // accumulate. Integer sums are exact. Wide codes, over groups of the matrix:
@@ -75,11 +73,10 @@ typedef struct tern_grouped_kernels {
     // and then, if there are minima,
     //     sum = fma(w_minimum[r][g], (float)(minus the sum in g of q) * x_scale[t][g], sum);
     // groups larger than 64 are taken as several.
-    // first_row is a multiple of TERN_GROUPED_ROWS, and so is last_row or it is n_rows. scratch:
+    // to->first is a multiple of TERN_GROUPED_ROWS, and so is to->last or it is n_rows. scratch:
     // one thread's, 64, tern_grouped_scratch_bytes; not read for one token.
-    void (*multiply)(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
-                     bool accumulate);
+    void (*multiply)(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                     const tern_product *to);
 } tern_grouped_kernels;
 
 // How many tokens a block has where n are multiplied.

@@ -81,14 +81,14 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const uint8_
     return sum;
 }
 
-static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_row,
-                         const tern_grouped_rows *x, float *out, bool accumulate) {
-    for (; row < last_row; row += TERN_GROUPED_ROWS) {
+static void multiply_one(const tern_grouped_matrix *w, const tern_grouped_rows *x,
+                         const tern_product *to) {
+    for (size_t row = to->first; row < to->last; row += TERN_GROUPED_ROWS) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         __m512 sum = w->bits == 1             ? block_times_one(w, block, x, false, w->group)
                      : w->group == TERN_GROUP ? block_times_one(w, block, x, true, TERN_GROUP)
                                               : block_times_one(w, block, x, true, 128);
-        put_16(out + row, sum, rows_left(row, last_row), accumulate);
+        put_16(to->out + row, sum, rows_left(row, to->last), to->accumulate);
     }
 }
 
@@ -185,36 +185,34 @@ typedef void (*tile_fn)(const tile_args *g);
 static const tile_fn tiles[2][TOKENS] = {{EACH_COUNT(POINTER, tile_1bit, false)},
                                          {EACH_COUNT(POINTER, tile_2bit, true)}};
 
-static void multiply_few(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                         const tern_grouped_rows *x, float *out, size_t out_stride,
-                         bool accumulate) {
-    for (size_t row = first_row; row < last_row; row += 32) {
+static void multiply_few(const tern_grouped_matrix *w, const tern_grouped_rows *x,
+                         const tern_product *to) {
+    for (size_t row = to->first; row < to->last; row += 32) {
         const uint8_t *a = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
-        const bool both = row + 16 < last_row;
+        const bool both = row + 16 < to->last;
         tile_args g = {.w = w,
                        .a = a,
                        .b = both ? a + w->block_bytes : a,
-                       .mask_a = rows_left(row, last_row),
-                       .mask_b = rows_left(row + 16, last_row),
+                       .mask_a = rows_left(row, to->last),
+                       .mask_b = rows_left(row + 16, to->last),
                        .q = x->q,
                        .scale = x->scale,
                        .minus = x->minus + 6 * x->n_tokens,
-                       .out = out + row,
-                       .out_stride = out_stride,
-                       .accumulate = accumulate};
+                       .out = to->out + row,
+                       .out_stride = to->stride,
+                       .accumulate = to->accumulate};
         tiles[w->bits - 1][x->n_tokens - 1](&g);
     }
 }
 
-static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
-                     bool accumulate) {
+static void multiply(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                     const tern_product *to) {
     if (tern_grouped_is_wide(w) || x->n_tokens > x->block)
-        tern_grouped_wide_avx512(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+        tern_grouped_wide_avx512(w, x, scratch, to);
     else if (x->n_tokens == 1)
-        multiply_one(w, first_row, last_row, x, out, accumulate);
+        multiply_one(w, x, to);
     else
-        multiply_few(w, first_row, last_row, x, out, out_stride, accumulate);
+        multiply_few(w, x, to);
 }
 
 const tern_grouped_kernels tern_grouped_kernels_avx512 = {

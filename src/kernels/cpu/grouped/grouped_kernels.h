@@ -37,12 +37,10 @@ int tern_grouped_wide_number(const tern_grouped_matrix *m, size_t row, size_t co
 
 // tern_grouped_kernels.multiply for wide codes alone; AVX-512's also takes narrow ones with more
 // tokens than a block.
-void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                              const tern_grouped_rows *x, void *scratch, float *out,
-                              size_t out_stride, bool accumulate);
-void tern_grouped_wide_wasm(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                            const tern_grouped_rows *x, void *scratch, float *out,
-                            size_t out_stride, bool accumulate);
+void tern_grouped_wide_avx512(const tern_grouped_matrix *w, const tern_grouped_rows *x,
+                              void *scratch, const tern_product *to);
+void tern_grouped_wide_wasm(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                            const tern_product *to);
 
 static inline size_t tern_grouped_min(size_t a, size_t b) { return a < b ? a : b; }
 

@@ -134,18 +134,17 @@ static void unpack_narrow(const tern_grouped_matrix *w, const uint8_t *block, ui
 #include "kernels/cpu/grouped/grouped_wide.inl"
 #endif
 
-static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
-                     bool accumulate) {
+static void multiply(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                     const tern_product *to) {
     if (tern_grouped_is_wide(w)) {
-        WIDE(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+        WIDE(w, x, scratch, to);
         return;
     }
     const size_t n_groups = w->n_in / TERN_GROUP;
-    tile_args g = {.w = w, .out_stride = out_stride, .accumulate = accumulate};
-    for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
+    tile_args g = {.w = w, .out_stride = to->stride, .accumulate = to->accumulate};
+    for (size_t row = to->first; row < to->last; row += TERN_GROUPED_ROWS) {
         g.block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
-        g.n_rows = tern_grouped_min(last_row - row, TERN_GROUPED_ROWS);
+        g.n_rows = tern_grouped_min(to->last - row, TERN_GROUPED_ROWS);
         if (x->n_tokens > x->block) {
             float *scales = (float *)((uint8_t *)scratch + w->n_in * TERN_GROUPED_ROWS);
             unpack_narrow(w, g.block, scratch, scales);
@@ -157,7 +156,7 @@ static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last
             g.scale = x->scale + t * n_groups;
             const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
             g.minus = x->minus + t * n_groups * TERN_GROUP_PARTS + 6 * n;
-            g.out = out + t * out_stride + row;
+            g.out = to->out + t * to->stride + row;
             any_tile(&g, n);
         }
     }

@@ -59,19 +59,18 @@ static float dot_wide(const tern_grouped_matrix *w, size_t r, const int8_t *q, c
     return sum;
 }
 
-static void multiply(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                     const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
-                     bool accumulate) {
+static void multiply(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                     const tern_product *to) {
     (void)scratch;
     for (size_t t = 0; t < x->n_tokens; t++) {
         size_t first = t / x->block * x->block, n = tern_grouped_min(x->n_tokens - first, x->block);
         const int8_t *q = x->q + first * w->n_in;
         const float *scale = x->scale + first * (w->n_in / TERN_GROUP);
-        for (size_t r = first_row; r < last_row; r++) {
-            float *y = out + t * out_stride + r;
+        for (size_t r = to->first; r < to->last; r++) {
+            float *y = to->out + t * to->stride + r;
             float sum = tern_grouped_is_wide(w) ? dot_wide(w, r, q, scale, t - first, n)
                                                 : dot(w, r, q, scale, t - first, n);
-            *y = accumulate ? *y + sum : sum;
+            *y = to->accumulate ? *y + sum : sum;
         }
     }
 }

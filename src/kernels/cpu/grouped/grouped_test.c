@@ -113,7 +113,8 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
                                p->minus + t * n_groups * 7);
     for (size_t i = 0; i < p->n_tokens * p->out_stride; i++) p->out[i] = -7;
     for (int twice = 0; twice < 2; twice++) {
-        k->multiply(&p->m, first, last, &p->x, p->scratch, p->out, p->out_stride, twice);
+        k->multiply(&p->m, &p->x, p->scratch,
+                    &(tern_product){first, last, p->out, p->out_stride, twice});
         for (size_t t = 0; t < p->n_tokens; t++)
             for (size_t r = 0; r < p->out_stride; r++) {
                 float want = p->expected[t * p->out_stride + r];

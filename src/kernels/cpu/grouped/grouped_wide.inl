@@ -216,9 +216,8 @@ static void wide_many(const wide_job *j, wide_args *a, const uint8_t *block, uin
     }
 }
 
-WIDE_LINKAGE void WIDE(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                       const tern_grouped_rows *x, void *scratch, float *out, size_t out_stride,
-                       bool accumulate) {
+WIDE_LINKAGE void WIDE(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                       const tern_product *to) {
     wide_job j = {.w = w, .l = tern_grouped_wide_layout(w), .x = x};
     j.n_groups = WIDE_UNIT / j.l.group;
     j.kind = wide_kind_of(w);
@@ -226,7 +225,7 @@ WIDE_LINKAGE void WIDE(const tern_grouped_matrix *w, size_t first_row, size_t la
     wide_args a = {.n_steps = j.l.group / 4,
                    .zero = w->zero - (j.kind == WIDE_EIGHT ? WIDE_BIAS : 0),
                    .sums = totals};
-    for (size_t row = first_row; row < last_row; row += TERN_GROUPED_ROWS) {
+    for (size_t row = to->first; row < to->last; row += TERN_GROUPED_ROWS) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         for (size_t t = 0; t < x->n_tokens; t += x->block) {
             const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
@@ -234,8 +233,8 @@ WIDE_LINKAGE void WIDE(const tern_grouped_matrix *w, size_t first_row, size_t la
             if (x->n_tokens <= x->block) wide_few(&j, &a, block);
             else wide_many(&j, &a, block, scratch, t);
             for (size_t i = 0; i < n; i++)
-                put_rows(out + (t + i) * out_stride + row, v16_load(totals[i]),
-                         tern_grouped_min(last_row - row, TERN_GROUPED_ROWS), accumulate);
+                put_rows(to->out + (t + i) * to->stride + row, v16_load(totals[i]),
+                         tern_grouped_min(to->last - row, TERN_GROUPED_ROWS), to->accumulate);
         }
     }
 }

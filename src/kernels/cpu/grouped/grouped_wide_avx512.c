@@ -129,13 +129,13 @@ EACH_KIND(THREE)
 #define POINTERS(kind) {one_##kind##_4, one_##kind##_8, one_##kind##_16},
 static const one_fn ones[][3] = {EACH_KIND(POINTERS)};
 
-static void multiply_one(const tern_grouped_matrix *w, size_t row, size_t last_row,
-                         const tern_grouped_rows *x, float *out, bool accumulate) {
+static void multiply_one(const tern_grouped_matrix *w, const tern_grouped_rows *x,
+                         const tern_product *to) {
     const wide_layout l = tern_grouped_wide_layout(w);
     const one_fn one = ones[kind_of(w)][l.group == 16 ? 0 : l.group == 32 ? 1 : 2];
-    for (; row < last_row; row += TERN_GROUPED_ROWS) {
+    for (size_t row = to->first; row < to->last; row += TERN_GROUPED_ROWS) {
         __m512 sum = one(w, &l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes, x);
-        put_16(out + row, sum, rows_left(row, last_row), accumulate);
+        put_16(to->out + row, sum, rows_left(row, to->last), to->accumulate);
     }
 }
 
@@ -337,57 +337,66 @@ static size_t set_tokens(const tern_grouped_matrix *w, const tern_grouped_rows *
     return n;
 }
 
+typedef struct product {
+    const tern_grouped_matrix *w;
+    const tern_grouped_rows *x;
+    const wide_layout *l;
+    uint8_t *scratch;
+    const tern_product *to;
+} product;
+
 // At most a block of tokens: memory is the limit. 16 rows in their order, a few units at a time,
 // which are multiplied while they are in the first-level cache.
-static void multiply_few(const tern_grouped_matrix *w, size_t row, size_t last_row,
-                         const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
-                         tile_args *t) {
+static void multiply_few(const product *p, tile_args *t) {
     enum { SLAB = 4 };
-    float *const out = t->out;
+    const tern_grouped_matrix *w = p->w;
+    const wide_layout *l = p->l;
+    const size_t last_row = p->to->last;
     const bool is_narrow = !tern_grouped_is_wide(w);
     const size_t n_units = w->n_in / WIDE_UNIT;
-    for (; row < last_row; row += 16) {
+    for (size_t row = p->to->first; row < last_row; row += 16) {
         wide_walk at = wide_start(l, w->data + row / TERN_GROUPED_ROWS * w->block_bytes);
         fetch(at.front, l->front_bytes);
         t->mask_a = rows_left(row, last_row);
-        t->out = out + row;
+        t->out = p->to->out + row;
         for (size_t u = 0; u < n_units; u += SLAB) {
             t->n_units = tern_grouped_min(SLAB, n_units - u);
             t->is_first = u == 0;
             t->is_last = u + SLAB >= n_units;
-            t->a = unpack(w, l, &at, t->n_units, scratch);
-            size_t n = set_tokens(w, x, 0, u, t);
+            t->a = unpack(w, l, &at, t->n_units, p->scratch);
+            size_t n = set_tokens(w, p->x, 0, u, t);
             tiles_16[is_narrow][n - 1](t);
         }
     }
 }
 
-static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_row,
-                          const tern_grouped_rows *x, const wide_layout *l, uint8_t *scratch,
-                          tile_args *t) {
-    float *const out = t->out;
+static void multiply_many(const product *p, tile_args *t) {
+    const tern_grouped_matrix *w = p->w;
+    const tern_grouped_rows *x = p->x;
+    const wide_layout *l = p->l;
+    const size_t last_row = p->to->last;
     const bool is_narrow = !tern_grouped_is_wide(w);
     // While two blocks are multiplied, the next two are fetched: a share with each tile.
     const size_t n_tiles = (x->n_tokens + x->block - 1) / x->block;
     const size_t share = (2 * w->block_bytes / n_tiles + 63) / 64 * 64;
     t->n_units = w->n_in / WIDE_UNIT;
     t->is_first = t->is_last = true;
-    for (; row < last_row; row += 32) {
+    for (size_t row = p->to->first; row < last_row; row += 32) {
         const uint8_t *block = w->data + row / TERN_GROUPED_ROWS * w->block_bytes;
         wide_walk a = wide_start(l, block), b = wide_start(l, block + w->block_bytes);
         fetch(a.front, l->front_bytes);
         fetch(b.front, l->front_bytes);
         t->mask_a = rows_left(row, last_row);
         t->mask_b = rows_left(row + 16, last_row);
-        t->a = unpack(w, l, &a, t->n_units, scratch);
+        t->a = unpack(w, l, &a, t->n_units, p->scratch);
         if (t->mask_b)
-            t->b = unpack(w, l, &b, t->n_units, scratch + tern_grouped_scratch_bytes(w) / 2);
+            t->b = unpack(w, l, &b, t->n_units, p->scratch + tern_grouped_scratch_bytes(w) / 2);
         const uint8_t *next = block + 2 * w->block_bytes;
         for (size_t i = 0; i < x->n_tokens; i += x->block, next += share) {
             size_t n = set_tokens(w, x, i, 0, t);
             for (size_t k = 0; k < share; k += 64)
                 _mm_prefetch((const char *)next + k, _MM_HINT_T1);
-            t->out = out + i * t->out_stride + row;
+            t->out = p->to->out + i * t->out_stride + row;
             if (t->mask_b)
                 tiles_32[is_narrow][n - 1](t);
             else
@@ -396,30 +405,28 @@ static void multiply_many(const tern_grouped_matrix *w, size_t row, size_t last_
     }
 }
 
-static void multiply_several(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                             const tern_grouped_rows *x, uint8_t *scratch, float *out,
-                             size_t out_stride, bool accumulate) {
+static void multiply_several(const tern_grouped_matrix *w, const tern_grouped_rows *x,
+                             uint8_t *scratch, const tern_product *to) {
     const wide_layout l = tern_grouped_wide_layout(w);
     _Alignas(64) float sums[MOST][32];
     tile_args t = {.n_steps = l.group / 4,
                    .first_part = wide_first_part(&l),
                    .zero = w->zero,
                    .has_minima = w->has_minima,
-                   .accumulate = accumulate,
-                   .out = out,
-                   .out_stride = out_stride,
+                   .accumulate = to->accumulate,
+                   .out_stride = to->stride,
                    .sums = sums};
+    const product p = {w, x, &l, scratch, to};
     if (x->n_tokens <= x->block)
-        multiply_few(w, first_row, last_row, x, &l, scratch, &t);
+        multiply_few(&p, &t);
     else
-        multiply_many(w, first_row, last_row, x, &l, scratch, &t);
+        multiply_many(&p, &t);
 }
 
-void tern_grouped_wide_avx512(const tern_grouped_matrix *w, size_t first_row, size_t last_row,
-                              const tern_grouped_rows *x, void *scratch, float *out,
-                              size_t out_stride, bool accumulate) {
+void tern_grouped_wide_avx512(const tern_grouped_matrix *w, const tern_grouped_rows *x,
+                              void *scratch, const tern_product *to) {
     if (x->n_tokens == 1)
-        multiply_one(w, first_row, last_row, x, out, accumulate);
+        multiply_one(w, x, to);
     else
-        multiply_several(w, first_row, last_row, x, scratch, out, out_stride, accumulate);
+        multiply_several(w, x, scratch, to);
 }

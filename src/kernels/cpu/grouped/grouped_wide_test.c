@@ -149,7 +149,7 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
                                p->minus + t * (n_in / 64) * 7);
     for (size_t i = 0; i < p->n_tokens * stride; i++) p->out[i] = -7;
     for (int twice = 0; twice < 2; twice++) {
-        k->multiply(&p->m, first, last, &p->x, p->scratch, p->out, stride, twice);
+        k->multiply(&p->m, &p->x, p->scratch, &(tern_product){first, last, p->out, stride, twice});
         for (size_t i = 0; i < p->n_tokens * stride; i++) {
             size_t r = i % stride;
             float want = p->expected[i], got = p->out[i];

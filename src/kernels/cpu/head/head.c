@@ -515,23 +515,31 @@ static void screen_together(const tern_head *h, head_lane *const *lanes, size_t 
             x[i - begin] = &lanes[i]->codes;
             out[i - begin] = lanes[i]->approx + first;
         }
-        h->k->screen_hi(out, codes_of(h, first), scales_of(h, first), x, end - begin,
-                        tiles_of(last - first), h->n_vectors);
+        h->k->screen_hi(out, &(tern_head_screen){.codes = codes_of(h, first),
+                                                 .scales = scales_of(h, first),
+                                                 .x = x,
+                                                 .n_x = end - begin,
+                                                 .n_tiles = tiles_of(last - first),
+                                                 .n_vectors = h->n_vectors});
     }
 }
 
 // The same with all six bits.
 static void screen_deeply(const tern_head *h, head_lane *const *lanes, size_t n, size_t first,
                           size_t last) {
-    const uint8_t *const bits[2] = {bits_of(h, 1, first), bits_of(h, 2, first)};
     const tern_head_vector *x[TERN_HEAD_VECTORS_MAX];
     float *out[TERN_HEAD_VECTORS_MAX];
     for (size_t i = 0; i < n; i++) {
         x[i] = &lanes[i]->codes;
         out[i] = lanes[i]->approx + first;
     }
-    h->k->screen_deep(out, codes_of(h, first), bits, scales_of(h, first), x, n,
-                      tiles_of(last - first), h->n_vectors);
+    h->k->screen_deep(out, &(tern_head_screen){.codes = codes_of(h, first),
+                                               .scales = scales_of(h, first),
+                                               .bits = {bits_of(h, 1, first), bits_of(h, 2, first)},
+                                               .x = x,
+                                               .n_x = n,
+                                               .n_tiles = tiles_of(last - first),
+                                               .n_vectors = h->n_vectors});
 }
 
 static void screen_block(tern_head_query *q, size_t first, size_t last) {
@@ -575,8 +583,14 @@ static void choose_seeds(head_lane *q) {
 static float exact_logit(const head_lane *q, size_t row) {
     const tern_head_matrix *w = &q->h->w;
     float y;
-    q->h->f->matvec(&y, q->x, w->type, (const uint8_t *)w->data + row * w->row_bytes, w->row_bytes,
-                    1, w->n_in, w->scale, false);
+    q->h->f->matvec(&(tern_matvec_args){.y = &y,
+                                        .x = q->x,
+                                        .w = (const uint8_t *)w->data + row * w->row_bytes,
+                                        .type = w->type,
+                                        .row_bytes = w->row_bytes,
+                                        .n_rows = 1,
+                                        .n_in = w->n_in,
+                                        .scale = w->scale});
     return y;
 }
 
@@ -672,10 +686,19 @@ static size_t places_of(const lane_set *sets, size_t n_rows, lane_set some, uint
 // As many vectors go over a block together as the first-level cache holds.
 enum { TOGETHER = 8 };
 
-// Keeps those of the n places whose rows plane p does not rule out for all of the lanes. Prefetches
-// the bits of later rows, which the hardware cannot guess.
-static size_t refine_rows(tern_head_query *q, size_t first, uint8_t *places, size_t n,
-                          lane_set *sets, lane_set some, int p) {
+// Rows of a block, counted from `first`.
+typedef struct block_rows {
+    size_t first, n;
+    uint8_t *places; // [n]
+    lane_set *sets;  // of each row of the block
+} block_rows;
+
+// Keeps those of the rows that plane p does not rule out for all of the lanes. Prefetches the bits
+// of later rows, which the hardware cannot guess.
+static void refine_rows(tern_head_query *q, block_rows *rows, lane_set some, int p) {
+    const size_t first = rows->first, n = rows->n;
+    uint8_t *places = rows->places;
+    lane_set *sets = rows->sets;
     enum { AHEAD = 4 };
     const tern_head *h = q->h;
     uint32_t n_passed[TERN_HEAD_VECTORS_MAX] = {0};
@@ -695,7 +718,7 @@ static size_t refine_rows(tern_head_query *q, size_t first, uint8_t *places, siz
         if (n_passed[i])
             atomic_fetch_add_explicit(&q->lanes[i].n_passed[p - 1], n_passed[i],
                                       memory_order_relaxed);
-    return n_left;
+    rows->n = n_left;
 }
 
 // A row that passed all tests, for each lane of its set.
@@ -712,8 +735,8 @@ static void list_row(tern_head_query *q, size_t row, lane_set set) {
 static void refine_lanes(tern_head_query *q, size_t first, size_t last, lane_set *sets,
                          lane_set some) {
     uint8_t places[BLOCK];
-    size_t n = places_of(sets, last - first, some, places);
-    for (int p = 1; p < TERN_HEAD_PLANES; p++) n = refine_rows(q, first, places, n, sets, some, p);
+    block_rows rows = {first, places_of(sets, last - first, some, places), places, sets};
+    for (int p = 1; p < TERN_HEAD_PLANES; p++) refine_rows(q, &rows, some, p);
 }
 
 static void refine_block(tern_head_query *q, size_t first, size_t last) {

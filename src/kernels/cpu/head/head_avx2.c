@@ -73,11 +73,15 @@ static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
     }
 }
 
-// Several vectors against half a group of one row: codes are unpacked once for all. n_x is a
-// constant.
+// Half of group g, whose vectors of codes end before `last`.
+typedef struct half_group {
+    size_t g, last, half;
+} half_group;
+
+// Several vectors against it, of one row: codes are unpacked once for all. n_x is a constant.
 INLINE void add_shared(__m256 (*sum)[2], const uint8_t *codes, const uint8_t *scales,
-                       const tern_head_vector *const *x, size_t n_x, size_t g, size_t last,
-                       size_t half) {
+                       const tern_head_vector *const *x, size_t n_x, const half_group of) {
+    const size_t g = of.g, last = of.last, half = of.half;
     const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     __m256i hi[TERN_HEAD_SHARED];
 #pragma GCC unroll 4
@@ -103,28 +107,29 @@ INLINE void add_shared(__m256 (*sum)[2], const uint8_t *codes, const uint8_t *sc
 }
 
 INLINE void screen_row_hi(float *const *out, size_t at, const uint8_t *codes, const uint8_t *scales,
-                          const tern_head_vector *const *x, size_t n_x, size_t n_vectors) {
+                          const tern_head_screen *s, size_t n_x) {
+    const size_t n_vectors = s->n_vectors;
     __m256 sum[TERN_HEAD_SHARED][2];
     for (size_t i = 0; i < n_x; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
     for (size_t g = 0; 4 * g < n_vectors; g++) {
         size_t last = 4 * g + 4 < n_vectors ? 4 * g + 4 : n_vectors;
-        add_shared(sum, codes, scales, x, n_x, g, last, 0);
-        add_shared(sum, codes, scales, x, n_x, g, last, 1);
+        add_shared(sum, codes, scales, s->x, n_x, (half_group){g, last, 0});
+        add_shared(sum, codes, scales, s->x, n_x, (half_group){g, last, 1});
     }
     for (size_t i = 0; i < n_x; i++) out[i][at] = sum_of(_mm256_add_ps(sum[i][0], sum[i][1]));
 }
 
-static void screen_hi(float *const *out, const uint8_t *codes, const uint8_t *scales,
-                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
-                      size_t n_vectors) {
-    for (size_t at = 0; at < TERN_HEAD_TILE * n_tiles; at++) {
+static void screen_hi(float *const *out, const tern_head_screen *s) {
+    const uint8_t *codes = s->codes, *scales = s->scales;
+    const size_t n_vectors = s->n_vectors;
+    for (size_t at = 0; at < TERN_HEAD_TILE * s->n_tiles; at++) {
         const uint8_t *row = codes + 64 * (at % TERN_HEAD_TILE);
         const uint8_t *row_scales = scales + TERN_HEAD_LANES * (at % TERN_HEAD_TILE);
-        switch (n_x) {
-        case 1: screen_row_hi(out, at, row, row_scales, x, 1, n_vectors); break;
-        case 2: screen_row_hi(out, at, row, row_scales, x, 2, n_vectors); break;
-        case 3: screen_row_hi(out, at, row, row_scales, x, 3, n_vectors); break;
-        default: screen_row_hi(out, at, row, row_scales, x, 4, n_vectors); break;
+        switch (s->n_x) {
+        case 1: screen_row_hi(out, at, row, row_scales, s, 1); break;
+        case 2: screen_row_hi(out, at, row, row_scales, s, 2); break;
+        case 3: screen_row_hi(out, at, row, row_scales, s, 3); break;
+        default: screen_row_hi(out, at, row, row_scales, s, 4); break;
         }
         if (at % TERN_HEAD_TILE != TERN_HEAD_TILE - 1) continue;
         codes += TERN_HEAD_CODE_STEP * n_vectors;

@@ -115,9 +115,10 @@ INLINE void add_shared(shared_sums *s, const uint8_t *codes, const tern_head_vec
     }
 }
 
-INLINE void screen_tile_hi(float *const *out, size_t at, const uint8_t *codes,
-                           const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
-                           size_t n_vectors) {
+INLINE void screen_tile_hi(float *const *out, size_t at, const tern_head_screen *of, size_t n_x) {
+    const uint8_t *codes = of->codes, *scales = of->scales;
+    const tern_head_vector *const *x = of->x;
+    const size_t n_vectors = of->n_vectors;
     __m512 sum[TERN_HEAD_SHARED][ROWS];
     for (size_t i = 0; i < n_x; i++)
         for (size_t r = 0; r < ROWS; r++) sum[i][r] = _mm512_setzero_ps();
@@ -146,18 +147,17 @@ INLINE void screen_tile_hi(float *const *out, size_t at, const uint8_t *codes,
         for (size_t r = 0; r < ROWS; r++) out[i][at + r] = _mm512_reduce_add_ps(sum[i][r]);
 }
 
-static void screen_hi(float *const *out, const uint8_t *codes, const uint8_t *scales,
-                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
-                      size_t n_vectors) {
-    for (size_t tile = 0; tile < n_tiles; tile++) {
-        switch (n_x) {
-        case 1: screen_tile_hi(out, ROWS * tile, codes, scales, x, 1, n_vectors); break;
-        case 2: screen_tile_hi(out, ROWS * tile, codes, scales, x, 2, n_vectors); break;
-        case 3: screen_tile_hi(out, ROWS * tile, codes, scales, x, 3, n_vectors); break;
-        default: screen_tile_hi(out, ROWS * tile, codes, scales, x, 4, n_vectors); break;
+static void screen_hi(float *const *out, const tern_head_screen *all) {
+    tern_head_screen s = *all; // the tiles that are left
+    for (size_t tile = 0; tile < s.n_tiles; tile++) {
+        switch (s.n_x) {
+        case 1: screen_tile_hi(out, ROWS * tile, &s, 1); break;
+        case 2: screen_tile_hi(out, ROWS * tile, &s, 2); break;
+        case 3: screen_tile_hi(out, ROWS * tile, &s, 3); break;
+        default: screen_tile_hi(out, ROWS * tile, &s, 4); break;
         }
-        codes += TERN_HEAD_CODE_STEP * n_vectors;
-        scales += TERN_HEAD_SCALE_STEP * ((n_vectors + 3) / 4);
+        s.codes += TERN_HEAD_CODE_STEP * s.n_vectors;
+        s.scales += TERN_HEAD_SCALE_STEP * ((s.n_vectors + 3) / 4);
     }
 }
 
@@ -209,6 +209,7 @@ enum { QUARTERS = 8, TOGETHER = 4 };
 
 typedef struct deep_group {
     _Alignas(64) uint8_t code[QUARTERS][ROWS][64]; // twice the six bits
+    size_t g, n_quarters;
 } deep_group;
 
 INLINE __m512i or_masked(__m512i a, __m512i mask, __m512i b) { // (a & mask) | b
@@ -238,9 +239,10 @@ INLINE void unpack_deep(deep_group *to, const uint8_t *codes, const uint8_t *con
     }
 }
 
-// sum[i][r] += scale * (sum of (2 code - 63) * hi) for group g of n_x vectors, a constant.
+// sum[i][r] += scale * (sum of (2 code - 63) * hi) for the group of n_x vectors, a constant.
 INLINE void add_deep(__m512 (*sum)[ROWS], const deep_group *w, const __m512 scale[ROWS],
-                     const tern_head_vector *const *x, size_t n_x, size_t g, size_t n_quarters) {
+                     const tern_head_vector *const *x, size_t n_x) {
+    const size_t g = w->g, n_quarters = w->n_quarters;
     __m512i dot[TOGETHER][ROWS];
 #pragma GCC unroll 4
     for (size_t i = 0; i < n_x; i++) {
@@ -289,15 +291,13 @@ typedef struct deep_job {
 
 // Not inlined: gcc would copy the unpacked group to places of its own first.
 __attribute__((noinline)) static void add_group(const deep_job *j, __m512 (*sum)[ROWS],
-                                                const deep_group *w, const uint8_t *scales,
-                                                size_t g, size_t n_quarters) {
+                                                const deep_group *w, const uint8_t *scales) {
     __m512 scale[ROWS];
 #pragma GCC unroll 4
     for (size_t r = 0; r < ROWS; r++) scale[r] = scales_of(scales + TERN_HEAD_LANES * r);
     size_t i = 0;
-    for (; i + TOGETHER <= j->n_x; i += TOGETHER)
-        add_deep(sum + i, w, scale, j->x + i, TOGETHER, g, n_quarters);
-    for (; i < j->n_x; i++) add_deep(sum + i, w, scale, j->x + i, 1, g, n_quarters);
+    for (; i + TOGETHER <= j->n_x; i += TOGETHER) add_deep(sum + i, w, scale, j->x + i, TOGETHER);
+    for (; i < j->n_x; i++) add_deep(sum + i, w, scale, j->x + i, 1);
 }
 
 // A later tile's lines, a group's share at a time: the hardware foresees none of three streams that
@@ -326,9 +326,10 @@ static void screen_deep_tile(const deep_job *j, size_t tile) {
         const uint8_t *const bits[2] = {j->bits[0] + tile * ROWS * row_bytes + 64 * g,
                                         j->bits[1] + tile * ROWS * row_bytes + 64 * g};
         deep_group w;
+        w.g = g, w.n_quarters = n;
         prefetch_deep(j, tile + AHEAD, g);
         unpack_deep(&w, codes + 4 * g * TERN_HEAD_CODE_STEP, bits, row_bytes, n);
-        add_group(j, sum, &w, scales + g * TERN_HEAD_SCALE_STEP, g, n);
+        add_group(j, sum, &w, scales + g * TERN_HEAD_SCALE_STEP);
     }
     for (size_t i = 0; i < j->n_x; i++) {
         float *out = j->out[i] + tile * ROWS;
@@ -337,12 +338,16 @@ static void screen_deep_tile(const deep_job *j, size_t tile) {
     }
 }
 
-static void screen_deep(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
-                        const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
-                        size_t n_tiles, size_t n_vectors) {
-    const deep_job job = {out, codes, {bits[0], bits[1]}, scales,
-                          x,   n_x,   n_vectors,          (n_vectors + 3) / 4};
-    for (size_t tile = 0; tile < n_tiles; tile++) screen_deep_tile(&job, tile);
+static void screen_deep(float *const *out, const tern_head_screen *s) {
+    const deep_job job = {.out = out,
+                          .codes = s->codes,
+                          .bits = {s->bits[0], s->bits[1]},
+                          .scales = s->scales,
+                          .x = s->x,
+                          .n_x = s->n_x,
+                          .n_vectors = s->n_vectors,
+                          .n_groups = (s->n_vectors + 3) / 4};
+    for (size_t tile = 0; tile < s->n_tiles; tile++) screen_deep_tile(&job, tile);
 }
 
 const tern_head_kernels tern_head_kernels_avx512 = {"avx512",  quantize, screen,

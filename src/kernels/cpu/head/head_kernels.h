@@ -33,6 +33,14 @@ typedef struct tern_head_vector {
     int32_t *sum_x, *sum_hi; // 64: [16 * n_groups]: 15 * (sum of X), sum of hi of each block
 } tern_head_vector;
 
+// Tiles of rows, and vectors that meet them together.
+typedef struct tern_head_screen {
+    const uint8_t *codes, *scales; // of the first row
+    const uint8_t *bits[2];        // likewise, rows 64 n_groups apart; only screen_deep reads them
+    const tern_head_vector *const *x;
+    size_t n_x, n_tiles, n_vectors;
+} tern_head_screen;
+
 typedef struct tern_head_kernels {
     const char *name;
     // w: [512 * n_groups] with zeros after n, followed by room for [16 * n_groups] floats.
@@ -42,18 +50,13 @@ typedef struct tern_head_kernels {
                    const tern_head_vector *x, size_t n_tiles, size_t n_vectors);
     // The same for X = 128 hi, times 1/128: out[i][r] = sum over blocks of
     // scale * (sum of (2 code - 15) * hi) for each of n_x <= TERN_HEAD_SHARED vectors.
-    void (*screen_hi)(float *const *out, const uint8_t *codes, const uint8_t *scales,
-                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
-                      size_t n_vectors);
+    void (*screen_hi)(float *const *out, const tern_head_screen *s);
     // out[i] = sum over blocks of scale * (sum of (2 bit - 1) * hi) of vector i, for one row
     void (*refine)(float *out, const uint8_t *bits, const uint8_t *scales,
                    const tern_head_vector *const *x, size_t n_x, size_t n_groups);
     // All six bits at once: out[i][r] = sum over blocks of scale * (sum of (2 code - 63) * hi), for
-    // n_x <= TERN_HEAD_VECTORS_MAX vectors. bits: of the first row; rows are 64 n_groups apart.
-    // NULL where this is not faster than the two above.
-    void (*screen_deep)(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
-                        const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
-                        size_t n_tiles, size_t n_vectors);
+    // n_x <= TERN_HEAD_VECTORS_MAX vectors. NULL where this is not faster than the two above.
+    void (*screen_deep)(float *const *out, const tern_head_screen *s);
 } tern_head_kernels;
 
 extern const tern_head_kernels tern_head_kernels_scalar;

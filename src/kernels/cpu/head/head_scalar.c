@@ -42,10 +42,11 @@ static float screen_row(const uint8_t *codes, const uint8_t *scales, const tern_
     return sum_of_lanes(sum);
 }
 
-static void screen_tiles(float *out, const uint8_t *codes, const uint8_t *scales,
-                         const tern_head_vector *x, size_t n_tiles, size_t n_vectors,
+static void screen_tiles(float *out, const tern_head_screen *s, const tern_head_vector *x,
                          bool hi_only) {
-    for (size_t tile = 0; tile < n_tiles; tile++) {
+    const uint8_t *codes = s->codes, *scales = s->scales;
+    const size_t n_vectors = s->n_vectors;
+    for (size_t tile = 0; tile < s->n_tiles; tile++) {
         for (size_t r = 0; r < TERN_HEAD_TILE; r++)
             *out++ =
                 screen_row(codes + 64 * r, scales + TERN_HEAD_LANES * r, x, n_vectors, hi_only);
@@ -56,14 +57,13 @@ static void screen_tiles(float *out, const uint8_t *codes, const uint8_t *scales
 
 static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
                    const tern_head_vector *x, size_t n_tiles, size_t n_vectors) {
-    screen_tiles(out, codes, scales, x, n_tiles, n_vectors, false);
+    const tern_head_screen s = {
+        .codes = codes, .scales = scales, .n_tiles = n_tiles, .n_vectors = n_vectors};
+    screen_tiles(out, &s, x, false);
 }
 
-static void screen_hi(float *const *out, const uint8_t *codes, const uint8_t *scales,
-                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
-                      size_t n_vectors) {
-    for (size_t i = 0; i < n_x; i++)
-        screen_tiles(out[i], codes, scales, x[i], n_tiles, n_vectors, true);
+static void screen_hi(float *const *out, const tern_head_screen *s) {
+    for (size_t i = 0; i < s->n_x; i++) screen_tiles(out[i], s, s->x[i], true);
 }
 
 static void refine_vector(int16_t *restrict sums, const uint8_t *restrict bits,
@@ -95,18 +95,17 @@ static void refine(float *out, const uint8_t *bits, const uint8_t *scales,
 }
 
 // 2 (4 q + 2 b + b') - 63 = 4 (2 q - 15) + 2 (2 b - 1) + (2 b' - 1).
-static void screen_deep(float *const *out, const uint8_t *codes, const uint8_t *const bits[2],
-                        const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
-                        size_t n_tiles, size_t n_vectors) {
-    const size_t n_groups = (n_vectors + 3) / 4;
-    screen_hi(out, codes, scales, x, n_x, n_tiles, n_vectors);
-    for (size_t row = 0; row < n_tiles * TERN_HEAD_TILE; row++) {
-        const uint8_t *row_scales = scales +
+static void screen_deep(float *const *out, const tern_head_screen *s) {
+    const size_t n_groups = (s->n_vectors + 3) / 4;
+    const tern_head_vector *const *x = s->x;
+    screen_hi(out, s);
+    for (size_t row = 0; row < s->n_tiles * TERN_HEAD_TILE; row++) {
+        const uint8_t *row_scales = s->scales +
                                     row / TERN_HEAD_TILE * TERN_HEAD_SCALE_STEP * n_groups +
                                     row % TERN_HEAD_TILE * TERN_HEAD_LANES;
-        const uint8_t *first = bits[0] + row * 64 * n_groups;
-        const uint8_t *second = bits[1] + row * 64 * n_groups;
-        for (size_t i = 0; i < n_x; i++)
+        const uint8_t *first = s->bits[0] + row * 64 * n_groups;
+        const uint8_t *second = s->bits[1] + row * 64 * n_groups;
+        for (size_t i = 0; i < s->n_x; i++)
             out[i][row] = 4 * out[i][row] + 2 * refine_row(first, row_scales, x[i], n_groups) +
                           refine_row(second, row_scales, x[i], n_groups);
     }

@@ -106,10 +106,15 @@ static void check_deep(const tern_head_kernels *k, const tile *t, const tern_hea
     for (size_t row = 0; row < TERN_HEAD_TILE; row++)
         for (int p = 0; p < 2; p++) memcpy(bits[p][row], t->bits[row][p], sizeof bits[p][row]);
     for (size_t i = 0; i < n; i++) outs[i] = sums[i];
-    const uint8_t *const planes[2] = {bits[0][0], bits[1][0]};
     for (size_t many = 1; many <= n; many++) {
         memset(sums, 0, sizeof sums);
-        k->screen_deep(outs, t->codes, planes, t->scales, x, many, 1, K_VECTORS);
+        k->screen_deep(outs, &(tern_head_screen){.codes = t->codes,
+                                                 .scales = t->scales,
+                                                 .bits = {bits[0][0], bits[1][0]},
+                                                 .x = x,
+                                                 .n_x = many,
+                                                 .n_tiles = 1,
+                                                 .n_vectors = K_VECTORS});
         for (size_t i = 0; i < many; i++)
             CHECK_MSG(fabs(sums[i][r] - want) <= 1e-6 * size, "%s: %zu vectors", k->name, many);
     }
@@ -153,7 +158,12 @@ static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
                    4 * size_hi + 2 * size[1] + size[2]);
         for (size_t n = 1; n <= TERN_HEAD_SHARED; n++) {
             memset(hi_only, 0, sizeof hi_only);
-            k->screen_hi(outs, t->codes, t->scales, vs, n, 1, K_VECTORS);
+            k->screen_hi(outs, &(tern_head_screen){.codes = t->codes,
+                                                   .scales = t->scales,
+                                                   .x = vs,
+                                                   .n_x = n,
+                                                   .n_tiles = 1,
+                                                   .n_vectors = K_VECTORS});
             for (size_t i = 0; i < n; i++)
                 CHECK_MSG(fabs(hi_only[i][r] - want_hi) <= 1e-6 * size_hi, "%s", k->name);
         }
@@ -238,7 +248,8 @@ static void brute_force(const head_case *c, const tern_float_kernels *f, int32_t
                         const uint64_t *allowed, int32_t *ids, float *values) {
     float *y = tern_alloc_array(TERN_MEM_MISC, c->n_rows + 1, sizeof *y);
     int32_t *order = tern_alloc_array(TERN_MEM_MISC, c->n_rows + 1, sizeof *order), n = 0;
-    f->matvec(y, c->x, c->type, c->data, c->row_bytes, c->n_rows, c->n_in, 1, false);
+    f->matvec(
+        &(tern_matvec_args){y, c->x, c->data, c->type, c->row_bytes, c->n_rows, c->n_in, 1, false});
     for (size_t r = 0; r < c->n_rows; r++)
         if (!isnan(y[r]) && (!allowed || allowed[r / 64] >> r % 64 & 1)) order[n++] = (int32_t)r;
     sort_by = y;

@@ -39,8 +39,9 @@ INLINE x_bytes load_x(const int8_t *hi, const int8_t *lo) {
 
 // A quarter of the rows of a tile, all groups: each lane is a block. All rows share each load of x.
 INLINE void screen_quarter(v128_t sum[TERN_HEAD_TILE], const uint8_t *codes, const uint8_t *scales,
-                           const int8_t *x_hi, const int8_t *x_lo, const int32_t *sum_x,
-                           size_t n_vectors) {
+                           const tern_head_vector at, size_t n_vectors) {
+    const int8_t *x_hi = at.hi, *x_lo = at.lo;
+    const int32_t *sum_x = at.sum_x;
     const v128_t mask = nibbles();
     for (size_t left = n_vectors; left;) {
         v128_t hi[TERN_HEAD_TILE], lo[TERN_HEAD_TILE];
@@ -76,8 +77,10 @@ static void screen_tile(float out[TERN_HEAD_TILE], const uint8_t *codes, const u
     for (size_t r = 0; r < TERN_HEAD_TILE; r++) sum[r] = zero();
     for (size_t quarter = 0; quarter < 4; quarter++)
         screen_quarter(sum, codes + QUARTER * quarter, scales + BLOCKS * quarter,
-                       x->hi + QUARTER * quarter, x->lo + QUARTER * quarter,
-                       x->sum_x + BLOCKS * quarter, n_vectors);
+                       (tern_head_vector){.hi = x->hi + QUARTER * quarter,
+                                          .lo = x->lo + QUARTER * quarter,
+                                          .sum_x = x->sum_x + BLOCKS * quarter},
+                       n_vectors);
 #pragma GCC unroll 4
     for (size_t r = 0; r < TERN_HEAD_TILE; r++) out[r] = sum_of(sum[r]);
 }
@@ -93,8 +96,9 @@ static void screen(float *out, const uint8_t *codes, const uint8_t *scales,
 
 // One row against several vectors: codes are unpacked once for all. n_x is a constant.
 INLINE void screen_row_hi(float *const *out, size_t at, const uint8_t *codes,
-                          const uint8_t *scales, const tern_head_vector *const *x, size_t n_x,
-                          size_t n_vectors) {
+                          const uint8_t *scales, const tern_head_screen *s, size_t n_x) {
+    const tern_head_vector *const *x = s->x;
+    const size_t n_vectors = s->n_vectors;
     v128_t sum[TERN_HEAD_SHARED], hi[TERN_HEAD_SHARED];
 #pragma GCC unroll 4
     for (size_t i = 0; i < n_x; i++) sum[i] = zero();
@@ -125,17 +129,17 @@ INLINE void screen_row_hi(float *const *out, size_t at, const uint8_t *codes,
     for (size_t i = 0; i < n_x; i++) out[i][at] = sum_of(sum[i]);
 }
 
-static void screen_hi(float *const *out, const uint8_t *codes, const uint8_t *scales,
-                      const tern_head_vector *const *x, size_t n_x, size_t n_tiles,
-                      size_t n_vectors) {
-    for (size_t at = 0; at < TERN_HEAD_TILE * n_tiles; at++) {
+static void screen_hi(float *const *out, const tern_head_screen *s) {
+    const uint8_t *codes = s->codes, *scales = s->scales;
+    const size_t n_vectors = s->n_vectors;
+    for (size_t at = 0; at < TERN_HEAD_TILE * s->n_tiles; at++) {
         const uint8_t *row = codes + 64 * (at % TERN_HEAD_TILE);
         const uint8_t *row_scales = scales + TERN_HEAD_LANES * (at % TERN_HEAD_TILE);
-        switch (n_x) {
-        case 1: screen_row_hi(out, at, row, row_scales, x, 1, n_vectors); break;
-        case 2: screen_row_hi(out, at, row, row_scales, x, 2, n_vectors); break;
-        case 3: screen_row_hi(out, at, row, row_scales, x, 3, n_vectors); break;
-        default: screen_row_hi(out, at, row, row_scales, x, 4, n_vectors); break;
+        switch (s->n_x) {
+        case 1: screen_row_hi(out, at, row, row_scales, s, 1); break;
+        case 2: screen_row_hi(out, at, row, row_scales, s, 2); break;
+        case 3: screen_row_hi(out, at, row, row_scales, s, 3); break;
+        default: screen_row_hi(out, at, row, row_scales, s, 4); break;
         }
         if (at % TERN_HEAD_TILE != TERN_HEAD_TILE - 1) continue;
         codes += TERN_HEAD_CODE_STEP * n_vectors;

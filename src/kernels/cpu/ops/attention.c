@@ -40,8 +40,10 @@ static size_t page_end(const cpu_run *run, size_t t, size_t last) {
 
 // Head by head: positions of a page lie side by side, and a head's part of a page fits the
 // first-level cache.
-static void store_rows(cpu_run *run, const tern_node *n, tern_vid k_state, tern_vid v_state,
-                       const float *k, const float *v, size_t t, size_t last) {
+static void store_rows(cpu_run *run, const tern_node *n, const float *k, const float *v, size_t t,
+                       size_t last) {
+    const tern_vid *states = n->in + (n->op == TERN_OP_KV_STORE ? 2 : 3);
+    const tern_vid k_state = states[0], v_state = states[1];
     const tern_store *s = run->instance->store;
     const size_t dim = (size_t)n->head_dim, d = (size_t)n->n_kv_heads * dim;
     const size_t head_bytes = tern_kv_head_bytes(cpu_store_kv_type(s), dim, TERN_PAGE_POSITIONS);
@@ -56,9 +58,13 @@ static void store_rows(cpu_run *run, const tern_node *n, tern_vid k_state, tern_
         end = page_end(run, t, last);
         for (size_t h = 0; h < (size_t)n->n_kv_heads; h++)
             for (size_t i = t; i < end; i++)
-                kernels(run)->f->kv_store(keys + h * head_bytes, values + h * head_bytes,
-                                          cpu_store_kv_type(s), lane + i - t, dim,
-                                          k + i * d + h * dim, v + i * d + h * dim);
+                kernels(run)->f->kv_store(&(tern_kv_store_args){.k = keys + h * head_bytes,
+                                                                .v = values + h * head_bytes,
+                                                                .key = k + i * d + h * dim,
+                                                                .value = v + i * d + h * dim,
+                                                                .kv_type = cpu_store_kv_type(s),
+                                                                .lane = lane + i - t,
+                                                                .head_dim = dim});
     }
 }
 
@@ -67,7 +73,7 @@ static void step_kv_store(cpu_run *run, const cpu_step *step, const tern_team *t
     const tern_node *n = step->node;
     const float *k = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[1]);
     for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, PAGE_ROWS, &t, &last);)
-        store_rows(run, n, n->in[2], n->in[3], k, v, t, last);
+        store_rows(run, n, k, v, t, last);
 }
 const cpu_op cpu_op_KV_STORE = {.step = step_kv_store};
 
@@ -84,7 +90,7 @@ static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team 
             rotate_heads(run, step, n, y + t * q_dim, n->n_heads, t);
             rotate_heads(run, step, n, k + t * kv_dim, n->n_kv_heads, t); // k dies here: in place
         }
-        store_rows(run, n, n->in[3], n->in[4], k, v, first, last);
+        store_rows(run, n, k, v, first, last);
     }
 }
 const cpu_op cpu_op_ROPE_STORE = {.step = step_rope_store};
@@ -180,9 +186,13 @@ static void step_source_store(cpu_run *run, const cpu_step *step, const tern_tea
         for (; t < last; t++)
             for (size_t h = 0; h < (size_t)n->n_kv_heads; h++) {
                 size_t at = t / TERN_PAGE_POSITIONS * to.block + h * to.head;
-                kernels(run)->f->kv_store(to.page + to.k + at, to.page + to.v + at, TERN_DTYPE_F32,
-                                          t % TERN_PAGE_POSITIONS, dim, k + t * d + h * dim,
-                                          v + t * d + h * dim);
+                kernels(run)->f->kv_store(&(tern_kv_store_args){.k = to.page + to.k + at,
+                                                                .v = to.page + to.v + at,
+                                                                .key = k + t * d + h * dim,
+                                                                .value = v + t * d + h * dim,
+                                                                .kv_type = TERN_DTYPE_F32,
+                                                                .lane = t % TERN_PAGE_POSITIONS,
+                                                                .head_dim = dim});
             }
 }
 const cpu_op cpu_op_SOURCE_STORE = {.step = step_source_store};

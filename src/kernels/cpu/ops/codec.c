@@ -89,10 +89,11 @@ static void keep_tails(cpu_run *run, const cpu_step *step, const tern_team *team
 
 #define UNIT_ROWS 192
 
-// Rows [t, last) of the stretch. The first ones look back to the state: there the two are put
-// together.
+// A unit of rows of the stretch, from t on. The first ones look back to the state: there the two
+// are put together.
 static void conv_rows(const cpu_run *run, const tern_node *n, const stretch *s, size_t block,
-                      size_t t, size_t last, float *room) {
+                      size_t t, float *room) {
+    const size_t last = t + UNIT_ROWS < s->n ? t + UNIT_ROWS : s->n;
     const tern_causal_attrs *at = &n->causal;
     size_t n_in = s->cols, first = block * TERN_CONV_OUTPUTS, n_out = (size_t)at->n_out;
     size_t mixed = last < s->n_before ? last : s->n_before;
@@ -138,8 +139,7 @@ static void step_conv1d(cpu_run *run, const cpu_step *step, const tern_team *tea
         size_t part = unit % n_each, i = 0;
         stretch s = stretch_of(run, n, 0);
         for (; part >= row_units(&s); s = stretch_of(run, n, ++i)) part -= row_units(&s);
-        size_t t = part * UNIT_ROWS, last = t + UNIT_ROWS < s.n ? t + UNIT_ROWS : s.n;
-        conv_rows(run, n, &s, unit / n_each, t, last, scratch(run, team));
+        conv_rows(run, n, &s, unit / n_each, part * UNIT_ROWS, scratch(run, team));
     }
     keep_tails(run, step, team);
 }

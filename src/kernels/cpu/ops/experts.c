@@ -21,8 +21,18 @@ static size_t best_of(const float *scores, const float *bias, size_t n, const fl
     return best;
 }
 
-static void route_row(const tern_float_kernels *f, const tern_node *n, const float *x,
-                      const float *bias, size_t n_experts, float *scores, float *out) {
+// The numbers of a row, one for each expert.
+typedef struct route_args {
+    const float *x, *bias; // bias: NULL or of the choice
+    size_t n_experts;
+    float *scores; // room
+} route_args;
+
+static void route_row(const tern_float_kernels *f, const tern_node *n, const route_args *a,
+                      float *out) {
+    const float *x = a->x, *bias = a->bias;
+    const size_t n_experts = a->n_experts;
+    float *scores = a->scores;
     size_t k = (size_t)n->n_chosen;
     float largest, sum = 0;
     if (n->sigmoid) {
@@ -49,7 +59,8 @@ static void step_route(cpu_run *run, const cpu_step *step, const tern_team *team
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++)
-            route_row(kernels(run)->f, n, x + t * n_experts, bias, n_experts, scratch(run, team),
+            route_row(kernels(run)->f, n,
+                      &(route_args){x + t * n_experts, bias, n_experts, scratch(run, team)},
                       y + t * 2 * k);
 }
 
@@ -113,9 +124,14 @@ static void few(cpu_run *run, const cpu_step *step, const experts *e) {
     while (tern_team_claim(counter(run, step, 0), e->k * blocks, 1, &unit, &end)) {
         size_t j = unit / blocks, first = unit % blocks * e->block;
         size_t n = e->n_out - first < e->block ? e->n_out - first : e->block;
-        kernels(run)->f->matvec(e->y + j * e->n_out + first, input_of(e, 0, j), e->w->type,
-                                rows_of(e, (size_t)e->route[j], first), e->w->row_bytes, n, e->n_in,
-                                e->w->source.scale, false);
+        kernels(run)->f->matvec(&(tern_matvec_args){.y = e->y + j * e->n_out + first,
+                                                    .x = input_of(e, 0, j),
+                                                    .w = rows_of(e, (size_t)e->route[j], first),
+                                                    .type = e->w->type,
+                                                    .row_bytes = e->w->row_bytes,
+                                                    .n_rows = n,
+                                                    .n_in = e->n_in,
+                                                    .scale = e->w->source.scale});
     }
 }
 
@@ -135,7 +151,14 @@ static void multiply(const cpu_run *run, const experts *e, pairs *p, size_t expe
     p->is_decoded = true;
     for (size_t i = 0; i < p->n; i++)
         memcpy(p->x + i * e->n_in, input_of(e, p->t[i], p->j[i]), e->n_in * sizeof *p->x);
-    f->matmul(p->y, n, p->x, e->n_in, p->n, p->decoded, n, e->n_in, false);
+    f->matmul(&(tern_matmul_args){.y = p->y,
+                                  .x = p->x,
+                                  .w = p->decoded,
+                                  .y_stride = n,
+                                  .x_stride = e->n_in,
+                                  .n_tokens = p->n,
+                                  .n_rows = n,
+                                  .n_in = e->n_in});
     for (size_t i = 0; i < p->n; i++)
         memcpy(e->y + (p->t[i] * e->k + p->j[i]) * e->n_out + first, p->y + i * n,
                n * sizeof *p->y);

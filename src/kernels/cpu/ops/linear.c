@@ -8,40 +8,40 @@
 static bool claim_matrix_rows(const tern_team *team, atomic_size_t *counter, size_t n_rows,
                               size_t row_bytes, size_t *first, size_t *last) {
     size_t least = LEAST_CLAIM_BYTES / (row_bytes ? row_bytes : 1) / 16 * 16;
-    return tern_team_claim_guided(team, counter, n_rows, 16, least < 16 ? 16 : least, first, last);
+    return tern_team_claim_guided(team, counter, (tern_claim){n_rows, 16, least < 16 ? 16 : least},
+                                  first, last);
 }
 
-static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
-                           const tern_weight *w, tern_vid x, float *out, bool accumulate) {
+static void ternary_linear(cpu_run *run, const cpu_step *step, const tern_team *team,
+                           const cpu_product *p) {
     const tern_ternary_kernels *k = kernels(run)->t;
-    const tern_ternary_matrix *m = &w->ternary;
-    int32_t n_rows = cpu_rows(run, x);
+    const tern_ternary_matrix *m = &p->w->ternary;
+    atomic_size_t *rows = counter(run, step, p->which);
+    int32_t n_rows = cpu_rows(run, p->x);
+    tern_product to = {.out = p->out, .stride = m->n_rows, .accumulate = p->accumulate};
     cpu_i8 v;
-    size_t first, last;
-    cpu_i8_layout(run->plan->device, cols(run, x), n_rows, cpu_value(run, x), &v);
+    cpu_i8_layout(run->plan->device, cols(run, p->x), n_rows, cpu_value(run, p->x), &v);
     if (few_rows(run, n_rows)) {
-        while (claim_matrix_rows(team, counter(run, step, which), m->n_rows, m->row_bytes, &first,
-                                 &last))
-            k->gemv(m, first, last, &v.rows, v.prepared, out, m->n_rows, accumulate);
+        while (claim_matrix_rows(team, rows, m->n_rows, m->row_bytes, &to.first, &to.last))
+            k->gemv(m, &v.rows, v.prepared, &to);
         return;
     }
-    while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows, k->gemm_row_block,
-                                  k->gemm_row_block, &first, &last))
-        k->gemm(m, first, last, &v.rows, v.panels, scratch(run, team), out, m->n_rows, accumulate);
+    const tern_claim each = {m->n_rows, k->gemm_row_block, k->gemm_row_block};
+    while (tern_team_claim_guided(team, rows, each, &to.first, &to.last))
+        k->gemm(m, &v.rows, v.panels, scratch(run, team), &to);
 }
 
-void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
-                        const tern_weight *w, const tern_grouped_rows *x, float *out,
-                        bool accumulate) {
-    const tern_grouped_matrix *m = &w->grouped;
-    size_t first, last, row_bytes = m->block_bytes / TERN_GROUPED_ROWS;
+void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *team,
+                        const cpu_product *p, const tern_grouped_rows *x) {
+    const tern_grouped_matrix *m = &p->w->grouped;
+    tern_product to = {.out = p->out, .stride = m->n_rows, .accumulate = p->accumulate};
+    size_t row_bytes = m->block_bytes / TERN_GROUPED_ROWS;
     size_t granule = 2 * TERN_GROUPED_ROWS, least = granule; // tiles of two blocks
     if (x->n_tokens == 1 && LEAST_CLAIM_BYTES / row_bytes > granule)
         least = LEAST_CLAIM_BYTES / row_bytes / granule * granule;
-    while (tern_team_claim_guided(team, counter(run, step, which), m->n_rows, granule, least,
-                                  &first, &last))
-        kernels(run)->q->multiply(m, first, last, x, scratch(run, team), out, m->n_rows,
-                                  accumulate);
+    while (tern_team_claim_guided(team, counter(run, step, p->which),
+                                  (tern_claim){m->n_rows, granule, least}, &to.first, &to.last))
+        kernels(run)->q->multiply(m, x, scratch(run, team), &to);
 }
 
 // Rows that are decoded and then multiplied with all tokens: whole tiles of every kernel, however
@@ -55,41 +55,55 @@ static size_t float_block_rows(size_t n_in) {
                                          : rows;
 }
 
-void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
-                      const tern_weight *w, const float *x, int32_t n_rows, float *out,
-                      bool accumulate) {
+void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team,
+                      const cpu_product *p, const float *x, int32_t n_rows) {
     const tern_float_kernels *f = kernels(run)->f;
+    const tern_weight *w = p->w;
+    atomic_size_t *rows = counter(run, step, p->which);
     size_t n_in = (size_t)w->source.n_cols, n_out = (size_t)w->source.n_rows, first, last;
     float scale = w->source.scale;
     if (n_rows == 1) {
-        while (
-            claim_matrix_rows(team, counter(run, step, which), n_out, w->row_bytes, &first, &last))
-            f->matvec(out + first, x, w->type, w->rows + first * w->row_bytes, w->row_bytes,
-                      last - first, n_in, scale, accumulate);
+        while (claim_matrix_rows(team, rows, n_out, w->row_bytes, &first, &last))
+            f->matvec(&(tern_matvec_args){.y = p->out + first,
+                                          .x = x,
+                                          .w = w->rows + first * w->row_bytes,
+                                          .type = w->type,
+                                          .row_bytes = w->row_bytes,
+                                          .n_rows = last - first,
+                                          .n_in = n_in,
+                                          .scale = scale,
+                                          .accumulate = p->accumulate});
         return;
     }
     float *decoded = scratch(run, team);
     size_t block = float_block_rows(n_in);
-    while (tern_team_claim(counter(run, step, which), n_out, block, &first, &last)) {
+    while (tern_team_claim(rows, n_out, block, &first, &last)) {
         f->decode(w->type, w->rows, first * n_in, (last - first) * n_in, scale, decoded);
-        f->matmul(out + first, n_out, x, n_in, (size_t)n_rows, decoded, last - first, n_in,
-                  accumulate);
+        f->matmul(&(tern_matmul_args){.y = p->out + first,
+                                      .x = x,
+                                      .w = decoded,
+                                      .y_stride = n_out,
+                                      .x_stride = n_in,
+                                      .n_tokens = (size_t)n_rows,
+                                      .n_rows = last - first,
+                                      .n_in = n_in,
+                                      .accumulate = p->accumulate});
     }
 }
 
-static void linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which, tern_vid x,
-                   tern_vid wv, float *out, bool accumulate) {
-    const tern_weight *w = run->plan->weights[wv];
+static void linear(cpu_run *run, const cpu_step *step, const tern_team *team, cpu_product p) {
     tern_grouped_rows groups;
-    if (w->info.kind == TERN_WEIGHT_TERNARY) {
-        ternary_linear(run, step, team, which, w, x, out, accumulate);
-    } else if (w->info.kind == TERN_WEIGHT_GROUPED) {
-        cpu_groups_layout(run->plan->device, cols(run, x), cpu_rows(run, x), cpu_value(run, x),
-                          &groups);
-        cpu_grouped_linear(run, step, team, which, w, &groups, out, accumulate);
+    p.x = step->node->in[0];
+    p.w = run->plan->weights[step->node->in[1 + p.which]];
+    p.out = cpu_value(run, step->node->out[p.which]);
+    if (p.w->info.kind == TERN_WEIGHT_TERNARY) {
+        ternary_linear(run, step, team, &p);
+    } else if (p.w->info.kind == TERN_WEIGHT_GROUPED) {
+        cpu_groups_layout(run->plan->device, cols(run, p.x), cpu_rows(run, p.x),
+                          cpu_value(run, p.x), &groups);
+        cpu_grouped_linear(run, step, team, &p, &groups);
     } else
-        cpu_float_linear(run, step, team, which, w, cpu_value(run, x), cpu_rows(run, x), out,
-                         accumulate);
+        cpu_float_linear(run, step, team, &p, cpu_value(run, p.x), cpu_rows(run, p.x));
 }
 
 // A linear with a cap has one product: the second counter is free.
@@ -109,9 +123,14 @@ static void some_scores(cpu_run *run, const cpu_step *step, const tern_team *tea
     const size_t begin = (size_t)run->batch->first_score, n = (size_t)run->batch->n_scores;
     size_t first, last;
     while (claim_matrix_rows(team, counter(run, step, 0), n, w->row_bytes, &first, &last))
-        kernels(run)->f->matvec(out + begin + first, x, w->type,
-                                w->rows + (begin + first) * w->row_bytes, w->row_bytes,
-                                last - first, (size_t)w->source.n_cols, w->source.scale, false);
+        kernels(run)->f->matvec(&(tern_matvec_args){.y = out + begin + first,
+                                                    .x = x,
+                                                    .w = w->rows + (begin + first) * w->row_bytes,
+                                                    .type = w->type,
+                                                    .row_bytes = w->row_bytes,
+                                                    .n_rows = last - first,
+                                                    .n_in = (size_t)w->source.n_cols,
+                                                    .scale = w->source.scale});
 }
 
 static bool wants_some(const cpu_run *run, const tern_node *n, const tern_weight *w) {
@@ -126,14 +145,12 @@ static void step_linear(cpu_run *run, const cpu_step *step, const tern_team *tea
         some_scores(run, step, team, run->plan->weights[n->in[1]], cpu_value(run, n->out[0]));
         return;
     }
-    for (int i = 0; i < n->n_out; i++)
-        linear(run, step, team, i, n->in[0], n->in[1 + i], cpu_value(run, n->out[i]), false);
+    for (int i = 0; i < n->n_out; i++) linear(run, step, team, (cpu_product){.which = i});
     if (n->soft_cap != 0) cap_rows(run, step, team);
 }
 
 static void step_linear_add(cpu_run *run, const cpu_step *step, const tern_team *team) {
-    const tern_node *n = step->node; // the output is where the residual is
-    linear(run, step, team, 0, n->in[0], n->in[1], cpu_value(run, n->out[0]), true);
+    linear(run, step, team, (cpu_product){.accumulate = true}); // onto the residual
 }
 
 static size_t weight_scratch(const tern_plan *p, tern_vid wv) {

@@ -44,13 +44,20 @@ static inline bool claim_rows(cpu_run *run, const cpu_step *step, int64_t n_rows
                            first, last);
 }
 
-// out[t] = x row t times w, n_rows of them, the rows of w shared among the team by counter `which`.
-void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
-                      const tern_weight *w, const float *x, int32_t n_rows, float *out,
-                      bool accumulate);
+// A product of a linear op: its rows of w are shared among the team by counter `which`.
+typedef struct cpu_product {
+    int which;
+    tern_vid x;
+    const tern_weight *w;
+    float *out; // row t's at out + t * (rows of w); plus the old values if accumulate
+    bool accumulate;
+} cpu_product;
+
+// out[t] = x row t times w, n_rows of them. p->x is not read.
+void cpu_float_linear(cpu_run *run, const cpu_step *step, const tern_team *team,
+                      const cpu_product *p, const float *x, int32_t n_rows);
 // The same of a weight with codes in groups, on quantized rows.
-void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *team, int which,
-                        const tern_weight *w, const tern_grouped_rows *x, float *out,
-                        bool accumulate);
+void cpu_grouped_linear(cpu_run *run, const cpu_step *step, const tern_team *team,
+                        const cpu_product *p, const tern_grouped_rows *x);
 
 #endif

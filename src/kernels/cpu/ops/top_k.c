@@ -102,37 +102,47 @@ static void few_logits(cpu_run *run, const cpu_step *step, const tern_weight *w,
             for (uint64_t bits = allowed[i]; bits; bits &= bits - 1) {
                 const size_t row = i * 64 + (size_t)__builtin_ctzll(bits);
                 if (row < n_out)
-                    kernels(run)->f->matvec(logits + row, x, w->type, w->rows + row * w->row_bytes,
-                                            w->row_bytes, 1, n_in, w->source.scale, false);
+                    kernels(run)->f->matvec(&(tern_matvec_args){.y = logits + row,
+                                                                .x = x,
+                                                                .w = w->rows + row * w->row_bytes,
+                                                                .type = w->type,
+                                                                .row_bytes = w->row_bytes,
+                                                                .n_rows = 1,
+                                                                .n_in = n_in,
+                                                                .scale = w->source.scale});
             }
 }
 
 // The logits of a row, all that count, into the instance's buffer, then the greatest of them.
 static void top_k_of_all(cpu_run *run, const cpu_step *step, const tern_team *team,
-                         const tern_weight *w, int32_t row, int32_t *ids, float *values) {
+                         const tern_weight *w, int32_t row) {
+    const tern_wants *wants = &run->batch->wants;
     float *logits = run->instance->logits;
     const uint64_t *allowed = allowed_of(run, row);
     const tern_vid x = step->node->in[0];
     if (w->info.kind == TERN_WEIGHT_GROUPED) {
         tern_grouped_rows one = row_in_groups(run, x, row, scratch(run, team));
-        cpu_grouped_linear(run, step, team, 0, w, &one, logits, false);
+        cpu_grouped_linear(run, step, team, &(cpu_product){.w = w, .out = logits}, &one);
     } else {
         const float *floats = (const float *)cpu_value(run, x) + row * w->source.n_cols;
         if (are_few(allowed, w->source.n_rows))
             few_logits(run, step, w, floats, allowed, logits);
         else
-            cpu_float_linear(run, step, team, 0, w, floats, 1, logits, false);
+            cpu_float_linear(run, step, team, &(cpu_product){.w = w, .out = logits}, floats, 1);
     }
     tern_team_barrier(team);
     if (team->thread == 0)
-        select_top_k(logits, w->source.n_rows, allowed, run->batch->wants.top_k, ids, values);
+        select_top_k(logits, w->source.n_rows, allowed, wants->top_k,
+                     wants->top_ids + row * wants->top_k, wants->top_logits + row * wants->top_k);
 }
 
 // The same for n_rows by the exact head. One thread writes whether there is another round; all read
 // it after a barrier.
 static void top_k_screened(cpu_run *run, const cpu_step *step, const tern_team *team, int32_t row,
-                           size_t n_rows, int32_t *ids, float *values) {
+                           size_t n_rows) {
     const tern_batch *b = run->batch;
+    int32_t *ids = b->wants.top_ids + row * b->wants.top_k;
+    float *values = b->wants.top_logits + row * b->wants.top_k;
     const tern_vid in = step->node->in[0];
     const float *x = (const float *)cpu_value(run, in) + row * cols(run, in);
     tern_head_query *q = run->instance->query;
@@ -182,9 +192,9 @@ static void step_top_k(cpu_run *run, const cpu_step *step, const tern_team *team
         int32_t n_rows = b->n_outputs - row < at_once ? b->n_outputs - row : at_once;
         if (row > 0) restart(run, step, team);
         if (query)
-            top_k_screened(run, step, team, row, (size_t)n_rows, ids, values);
+            top_k_screened(run, step, team, row, (size_t)n_rows);
         else
-            top_k_of_all(run, step, team, w, row, ids, values);
+            top_k_of_all(run, step, team, w, row);
         if (n->soft_cap != 0) cap_values(run, n, team, values, n_rows);
     }
 }

@@ -272,9 +272,20 @@ TERN_INLINE void add_2bit_n(pair_sums *acc, __m512i a, __m512i b, const int8_t *
 }
 
 // A stretch of rows a and b, of n_bytes each; `next` is what to prefetch meanwhile.
-TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
-                            size_t n_bytes, const int8_t *x, size_t stride, int n, bool is_first) {
-    pair_sums acc = load_sums(sums, n, is_first);
+typedef struct stretch {
+    const uint8_t *a, *b, *next;
+    size_t n_bytes;
+    const int8_t *x; // the first token's activations, `stride` apart
+    size_t stride;
+    bool is_first; // of the rows
+} stretch;
+
+TERN_INLINE void dot_2bit_n(__m512i *sums, const stretch s, int n) {
+    const uint8_t *a = s.a, *b = s.b, *next = s.next;
+    const int8_t *x = s.x;
+    const size_t stride = s.stride;
+    size_t n_bytes = s.n_bytes;
+    pair_sums acc = load_sums(sums, n, s.is_first);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += 256) {
         prefetch(next), prefetch(next + 64);
         add_2bit_n(&acc, load(a), load(b), x, stride, n);
@@ -285,28 +296,38 @@ TERN_INLINE void dot_2bit_n(__m512i *sums, const uint8_t *a, const uint8_t *b, c
     store_sums(sums, &acc, n);
 }
 
-TERN_INLINE void add_t5_n(pair_sums *acc, __m512i a, __m512i b, size_t m,
-                          const tern_t5_table *table, const int8_t *x, size_t stride, int n) {
-    tern_t5_codes ca = tern_t5_unpack(table, a), cb = tern_t5_unpack(table, b);
-    add_codes(acc, ca.c0, cb.c0, x, stride, n);
-    add_codes(acc, ca.c1, cb.c1, x + m, stride, n);
-    add_codes(acc, ca.c2, cb.c2, x + 2 * m, stride, n);
-    add_codes(acc, ca.c3, cb.c3, x + 3 * m, stride, n);
-    add_codes(acc, ca.c4, cb.c4, x + 4 * m, stride, n);
+// Pieces of m packed bytes of both rows.
+typedef struct pair_codes {
+    tern_t5_codes a, b;
+} pair_codes;
+
+TERN_INLINE pair_codes unpack_pair(const tern_t5_table *table, __m512i a, __m512i b) {
+    return (pair_codes){tern_t5_unpack(table, a), tern_t5_unpack(table, b)};
 }
 
-TERN_INLINE void dot_t5_n(__m512i *sums, const uint8_t *a, const uint8_t *b, const uint8_t *next,
-                          size_t n_bytes, const tern_t5_table *table, const int8_t *x,
-                          size_t stride, int n, bool is_first) {
-    pair_sums acc = load_sums(sums, n, is_first);
+TERN_INLINE void add_t5_n(pair_sums *acc, const pair_codes c, size_t m, const int8_t *x,
+                          size_t stride, int n) {
+    add_codes(acc, c.a.c0, c.b.c0, x, stride, n);
+    add_codes(acc, c.a.c1, c.b.c1, x + m, stride, n);
+    add_codes(acc, c.a.c2, c.b.c2, x + 2 * m, stride, n);
+    add_codes(acc, c.a.c3, c.b.c3, x + 3 * m, stride, n);
+    add_codes(acc, c.a.c4, c.b.c4, x + 4 * m, stride, n);
+}
+
+TERN_INLINE void dot_t5_n(__m512i *sums, const stretch s, const tern_t5_table *table, int n) {
+    const uint8_t *a = s.a, *b = s.b, *next = s.next;
+    const int8_t *x = s.x;
+    const size_t stride = s.stride;
+    size_t n_bytes = s.n_bytes;
+    pair_sums acc = load_sums(sums, n, s.is_first);
     for (; n_bytes >= 64; n_bytes -= 64, a += 64, b += 64, next += 128, x += TERN_T5_WEIGHTS) {
         prefetch(next), prefetch(next + 64);
-        add_t5_n(&acc, load(a), load(b), 64, table, x, stride, n);
+        add_t5_n(&acc, unpack_pair(table, load(a), load(b)), 64, x, stride, n);
     }
     prefetch(next), prefetch(next + 64);
     if (n_bytes)
-        add_t5_n(&acc, tern_load_part(a, n_bytes), tern_load_part(b, n_bytes), n_bytes, table, x,
-                 stride, n);
+        add_t5_n(&acc, unpack_pair(table, tern_load_part(a, n_bytes), tern_load_part(b, n_bytes)),
+                 n_bytes, x, stride, n);
     store_sums(sums, &acc, n);
 }
 
@@ -315,9 +336,7 @@ typedef struct gemv_args {
     const tern_i8_rows *x;
     const int8_t *q; // activations in the order of the codes, `stride` apart
     size_t stride, n_bytes;
-    float *out;
-    size_t out_stride;
-    bool accumulate;
+    tern_product to;
     tern_t5_table table;
 } gemv_args;
 
@@ -330,33 +349,34 @@ enum { GROUP = 16, STRETCH = 2560 };
 TERN_INLINE void gemv_group(const gemv_args *g, size_t row, size_t n_rows, size_t token,
                             bool is_2bit, int n) {
     const tern_ternary_matrix *w = g->w;
-    const size_t stretch = n > 4 ? STRETCH / (is_2bit ? 4 : 5) : g->n_bytes;
+    const size_t step = n > 4 ? STRETCH / (is_2bit ? 4 : 5) : g->n_bytes;
     const int8_t *q = g->q + token * g->stride;
     __m512i sums[GROUP / ROWS][TOKENS * ROWS];
     if (n_rows % ROWS) // missing rows
         for (int t = 0; t < n * ROWS; t++) sums[n_rows / ROWS][t] = _mm512_setzero_si512();
-    for (size_t at = 0; at < g->n_bytes; at += stretch, q += STRETCH) {
-        size_t bytes = tern_min_size(stretch, g->n_bytes - at);
+    for (size_t at = 0; at < g->n_bytes; at += step, q += STRETCH) {
+        size_t bytes = tern_min_size(step, g->n_bytes - at);
         for (size_t r = 0; r < n_rows; r += 2) { // past the end, repeat the last row
             const uint8_t *front = w->data + (row + r) * w->row_bytes, *a = front + at;
             const uint8_t *b = r + 1 < n_rows ? a + w->row_bytes : a;
             __m512i *to = sums[r / ROWS] + r % ROWS;
+            const stretch s = {a, b, front + 2 * at, bytes, q, g->stride, at == 0};
             if (n == 1 && is_2bit)
                 to[0] = dot_2bit_1(a, bytes, q), to[1] = dot_2bit_1(b, bytes, q);
             else if (n == 1)
                 dot_t5_1(to, a, b, bytes, &g->table, q);
             else if (is_2bit)
-                dot_2bit_n(to, a, b, front + 2 * at, bytes, q, g->stride, n, at == 0);
+                dot_2bit_n(to, s, n);
             else
-                dot_t5_n(to, a, b, front + 2 * at, bytes, &g->table, q, g->stride, n, at == 0);
+                dot_t5_n(to, s, &g->table, n);
         }
     }
     for (size_t r = 0; r < n_rows; r += ROWS)
         for (int t = 0; t < n; t++)
-            put_rows(g->out + (token + (size_t)t) * g->out_stride + row + r,
+            put_rows(g->to.out + (token + (size_t)t) * g->to.stride + row + r,
                      sum_rows(sums[r / ROWS] + t * ROWS), g->x->sum[token + (size_t)t],
                      w->scale * g->x->inv_scale[token + (size_t)t], tern_min_size(n_rows - r, ROWS),
-                     g->accumulate);
+                     g->to.accumulate);
 }
 
 // One function for each number of tokens, so that each is compiled by itself, over all groups of
@@ -392,28 +412,25 @@ static const group_fn groups[2][TOKENS] = {{EACH_COUNT(POINTER, group_2bit, true
                                            {EACH_COUNT(POINTER, group_t5, false)}};
 
 // A group of rows comes from memory once; all tokens meet it, in parts as equal as can be.
-static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
-                 bool accumulate) {
+static void gemv(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *prepared,
+                 const tern_product *to) {
     const bool is_2bit = w->packing == TERN_PACK_2BIT;
     const gemv_args g = {.w = w,
                          .x = x,
                          .q = is_2bit ? prepared : x->q,
                          .stride = is_2bit ? prepared_stride(w->n_in) : x->stride,
                          .n_bytes = tern_ternary_row_bytes(w->packing, w->n_in),
-                         .out = out,
-                         .out_stride = out_stride,
-                         .accumulate = accumulate,
+                         .to = *to,
                          .table = tern_t5_load_table()};
     const size_t most = is_2bit ? TOKENS : TOKENS - 1; // one more of 1.6 bits spills registers
     const size_t n_parts = (x->n_tokens + most - 1) / most;
     // Several parts take turns in the first-level cache, less often with more rows.
     const size_t group = n_parts > 1 ? GROUP : GROUP / 2;
-    const size_t each = n_parts > 1 ? group : last_row - first_row;
-    for (size_t row = first_row; row < last_row; row += each)
+    const size_t each = n_parts > 1 ? group : to->last - to->first;
+    for (size_t row = to->first; row < to->last; row += each)
         for (size_t i = 0; i < n_parts; i++) {
             size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
-            groups[w->packing][end - token - 1](&g, row, row + tern_min_size(last_row - row, each),
+            groups[w->packing][end - token - 1](&g, row, row + tern_min_size(to->last - row, each),
                                                 group, token);
         }
 }

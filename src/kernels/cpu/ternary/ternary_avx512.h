@@ -59,9 +59,8 @@ size_t tern_ternary_panels_bytes_avx512(size_t n_in, size_t n_tokens);
 void tern_ternary_make_panels_avx512(void *panels, const tern_i8_rows *x, size_t n_in,
                                      size_t first_token, size_t last_token);
 size_t tern_ternary_gemm_scratch_bytes_avx512(size_t n_in);
-void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                              const tern_i8_rows *x, const void *panels, void *scratch, float *out,
-                              size_t out_stride, bool accumulate);
+void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, const tern_i8_rows *x,
+                              const void *panels, void *scratch, const tern_product *to);
 uint64_t tern_ternary_peak_loop_avx512(void);
 
 #endif

@@ -147,13 +147,27 @@ TERN_INLINE void put_16(float *y, __m512i acc, int32_t sum, float scale, __mmask
 
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
-// n_tokens (a constant) against 32 rows. mask: which of the 16 rows of a register are stored.
-// Every accumulator has a name, since gcc 12 keeps an array of them in memory. `ahead`: what to
-// prefetch, ahead_step bytes a step.
-TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tokens,
-                      const int32_t *sum, const float *inv_scale, float scale,
-                      const __mmask16 mask[2], float *out, size_t out_stride, bool accumulate,
-                      const uint8_t *ahead, size_t ahead_step) {
+// Tokens against 32 rows.
+typedef struct tile_args {
+    const uint8_t *w; // the block's codes
+    const int8_t *x;  // the tokens' activations
+    size_t steps;
+    const int32_t *sum;     // of each token
+    const float *inv_scale; // likewise
+    float scale;            // of the matrix
+    __mmask16 mask[2];      // which of the 16 rows of a register are stored
+    float *out;
+    size_t out_stride;
+    bool accumulate;
+    const uint8_t *ahead; // what to prefetch, ahead_step bytes a step
+    size_t ahead_step;
+} tile_args;
+
+// n_tokens is a constant. Every accumulator has a name, since gcc 12 keeps an array of them in
+// memory.
+TERN_INLINE void tile(const tile_args g, int n_tokens) {
+    const uint8_t *w = g.w, *ahead = g.ahead;
+    const int8_t *x = g.x;
 #define DECLARE(t) __m512i a##t = _mm512_setzero_si512(), b##t = a##t;
 #define MULTIPLY(t)                                                                                \
     if ((t) < n_tokens) {                                                                          \
@@ -163,12 +177,12 @@ TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tok
     }
 #define PUT(t)                                                                                     \
     if ((t) < n_tokens) {                                                                          \
-        float *y = out + (t)*out_stride;                                                           \
-        put_16(y, a##t, sum[t], scale *inv_scale[t], mask[0], accumulate);                         \
-        put_16(y + 16, b##t, sum[t], scale * inv_scale[t], mask[1], accumulate);                   \
+        float *y = g.out + (t)*g.out_stride;                                                       \
+        put_16(y, a##t, g.sum[t], g.scale *g.inv_scale[t], g.mask[0], g.accumulate);               \
+        put_16(y + 16, b##t, g.sum[t], g.scale * g.inv_scale[t], g.mask[1], g.accumulate);         \
     }
     EACH_TOKEN(DECLARE)
-    for (; steps; steps--, w += STEP, x += n_tokens * 4, ahead += ahead_step) {
+    for (size_t i = g.steps; i; i--, w += STEP, x += n_tokens * 4, ahead += g.ahead_step) {
         _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         __m512i wa = _mm512_load_si512(w), wb = _mm512_load_si512(w + 64);
         EACH_TOKEN(MULTIPLY)
@@ -179,28 +193,34 @@ TERN_INLINE void tile(const uint8_t *w, const int8_t *x, size_t steps, int n_tok
 #undef PUT
 }
 
-void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                              const tern_i8_rows *x, const void *panels, void *scratch, float *out,
-                              size_t out_stride, bool accumulate) {
+void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, const tern_i8_rows *x,
+                              const void *panels, void *scratch, const tern_product *to) {
+    const size_t last_row = to->last;
     const size_t steps = n_steps(w->n_in), block = tern_token_block(x->n_tokens, TOKENS);
     const size_t ahead_step = (ROWS * w->row_bytes + steps - 1) / steps;
-    for (size_t row = first_row; row < last_row; row += ROWS) {
+    for (size_t row = to->first; row < last_row; row += ROWS) {
         size_t n_rows = tern_min_size(last_row - row, ROWS);
         uint32_t stored = n_rows < ROWS ? (1u << n_rows) - 1 : ~0u;
-        const __mmask16 mask[2] = {(__mmask16)stored, (__mmask16)(stored >> 16)};
         for (size_t h = 0; h < 2; h++)
             (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)((uint8_t *)scratch + h * 64, w,
                                                                      row + h * 16, last_row);
         for (size_t t = 0; t < x->n_tokens; t += block) {
             const uint8_t *ahead = w->data + (row + ROWS) * w->row_bytes; // may be past the end
-            const int8_t *q = (const int8_t *)panels + t * steps * 4;
-            float *y = out + t * out_stride + row;
+            const tile_args g = {.w = scratch,
+                                 .x = (const int8_t *)panels + t * steps * 4,
+                                 .steps = steps,
+                                 .sum = x->sum + t,
+                                 .inv_scale = x->inv_scale + t,
+                                 .scale = w->scale,
+                                 .mask = {(__mmask16)stored, (__mmask16)(stored >> 16)},
+                                 .out = to->out + t * to->stride + row,
+                                 .out_stride = to->stride,
+                                 .accumulate = to->accumulate,
+                                 .ahead = t == 0 ? ahead : scratch,
+                                 .ahead_step = t == 0 ? ahead_step : 0};
             switch (tern_min_size(x->n_tokens - t, block)) {
 #define TILE(n)                                                                                    \
-    case n:                                                                                        \
-        tile(scratch, q, steps, n, x->sum + t, x->inv_scale + t, w->scale, mask, y, out_stride,    \
-             accumulate, t == 0 ? ahead : scratch, t == 0 ? ahead_step : 0);                       \
-        break
+    case n: tile(g, n); break
                 TILE(1);
                 TILE(2);
                 TILE(3);

@@ -63,13 +63,13 @@ TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, b
 
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
-// One row times n_tokens (a constant).
+// One row times n_tokens (a constant) of x's, from x->q on.
 TERN_INLINE void dot_row(int32_t acc[FEW], const uint8_t *row, size_t n_bytes,
-                         const int8_t *x, size_t stride, bool is_2bit, int n_tokens) {
+                         const tern_i8_rows x, bool is_2bit, int n_tokens) {
 #define DECLARE(t) sums s##t = no_sums();
 #define BEGIN(t) unit_sums u##t = no_units();
 #define MULTIPLY(t)                                                                                \
-    if ((t) < n_tokens) u##t = dot_unit(u##t, b, x + (t) * stride, p, is_2bit);
+    if ((t) < n_tokens) u##t = dot_unit(u##t, b, x.q + (t) * x.stride, p, is_2bit);
 #define END(t)                                                                                     \
     if ((t) < n_tokens) s##t = add_units(s##t, u##t);
 #define STORE(t)                                                                                   \
@@ -98,9 +98,7 @@ typedef struct gemv_args {
     const tern_ternary_matrix *w;
     const tern_i8_rows *x;
     size_t n_bytes;
-    float *out;
-    size_t out_stride;
-    bool accumulate;
+    tern_product to;
 } gemv_args;
 
 // One row times the tokens from `token` on, n of them (a constant).
@@ -108,13 +106,13 @@ TERN_INLINE void gemv_row(const gemv_args *g, size_t row, size_t token, bool is_
     int32_t acc[FEW];
     const tern_ternary_matrix *w = g->w;
     const tern_i8_rows *x = g->x;
-    dot_row(acc, w->data + row * w->row_bytes, g->n_bytes, x->q + token * x->stride, x->stride,
-            is_2bit, n);
+    const tern_i8_rows some = {.q = x->q + token * x->stride, .stride = x->stride};
+    dot_row(acc, w->data + row * w->row_bytes, g->n_bytes, some, is_2bit, n);
     for (size_t t = 0; t < (size_t)n; t++)
-        put(g->out + (token + t) * g->out_stride + row,
+        put(g->to.out + (token + t) * g->to.stride + row,
             tern_ternary_result(acc[t], offset_of(w, x->sum[token + t]),
                                 w->scale * x->inv_scale[token + t]),
-            g->accumulate);
+            g->to.accumulate);
 }
 
 #define ROW_OF(name, is_2bit, n)                                                                   \
@@ -150,23 +148,21 @@ TERN_INLINE void gemv_one(const gemv_args *g, size_t row, size_t last_row, bool 
     const float scale = w->scale * g->x->inv_scale[0];
     for (; row < last_row; row++) {
         int32_t acc = DOT_ONE(w->data + row * w->row_bytes, g->n_bytes, g->x->q, is_2bit);
-        put(g->out + row, tern_ternary_result(acc, offset, scale), g->accumulate);
+        put(g->to.out + row, tern_ternary_result(acc, offset, scale), g->to.accumulate);
     }
 }
 #endif
 
 // A group of rows comes from memory once; all tokens meet it, in parts as equal as can be, whose
 // activations stay in the first-level cache meanwhile.
-static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
-                 bool accumulate) {
+static void gemv(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *prepared,
+                 const tern_product *to) {
     (void)prepared;
-    const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), out, out_stride,
-                         accumulate};
+    const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), *to};
 #ifdef DOT_ONE
     if (x->n_tokens == 1) {
-        if (w->packing == TERN_PACK_2BIT) gemv_one(&g, first_row, last_row, true);
-        else gemv_one(&g, first_row, last_row, false);
+        if (w->packing == TERN_PACK_2BIT) gemv_one(&g, to->first, to->last, true);
+        else gemv_one(&g, to->first, to->last, false);
         return;
     }
 #endif
@@ -174,10 +170,10 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
     const bool too_long = w->packing == TERN_PACK_2BIT && FEW * x->stride > CACHED;
     const size_t most = too_long ? FEW / 2 : FEW;
     const size_t n_parts = (x->n_tokens + most - 1) / most;
-    for (size_t row = first_row; row < last_row; row += GROUP)
+    for (size_t row = to->first; row < to->last; row += GROUP)
         for (size_t i = 0; i < n_parts; i++) {
             size_t token = x->n_tokens * i / n_parts, end = x->n_tokens * (i + 1) / n_parts;
-            for (size_t r = row; r < tern_min_size(row + GROUP, last_row); r++)
+            for (size_t r = row; r < tern_min_size(row + GROUP, to->last); r++)
                 row_fns[w->packing][end - token - 1](&g, r, token);
         }
 }
@@ -272,11 +268,10 @@ static void any_tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *
     }
 }
 
-static void gemm(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *panels, void *scratch, float *out,
-                 size_t out_stride, bool accumulate) {
-    const size_t steps = n_steps(w->n_in);
-    for (size_t row = first_row; row < last_row; row += ROWS) {
+static void gemm(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *panels,
+                 void *scratch, const tern_product *to) {
+    const size_t steps = n_steps(w->n_in), last_row = to->last;
+    for (size_t row = to->first; row < last_row; row += ROWS) {
         const size_t n_rows = tern_min_size(last_row - row, ROWS);
         unpack_rows(scratch, w, row, last_row);
         prefetch_rows(w, row + ROWS); // may be past the end
@@ -288,8 +283,8 @@ static void gemm(const tern_ternary_matrix *w, size_t first_row, size_t last_row
                 const int32_t offset = offset_of(w, x->sum[t]);
                 const float scale = w->scale * x->inv_scale[t];
                 for (size_t r = 0; r < n_rows; r++)
-                    put(out + t * out_stride + row + r,
-                        tern_ternary_result(acc[t - t0][r], offset, scale), accumulate);
+                    put(to->out + t * to->stride + row + r,
+                        tern_ternary_result(acc[t - t0][r], offset, scale), to->accumulate);
             }
         }
     }

@@ -36,27 +36,25 @@ static int32_t dot(const int8_t *weights, const int8_t *x, size_t n) { // sum of
 
 static void put(float *y, float value, bool accumulate) { *y = accumulate ? *y + value : value; }
 
-static void gemm(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *panels, void *scratch, float *out,
-                 size_t out_stride, bool accumulate) {
+static void gemm(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *panels,
+                 void *scratch, const tern_product *to) {
     (void)panels;
-    for (size_t r = first_row; r < last_row; r++) {
+    for (size_t r = to->first; r < to->last; r++) {
         tern_ternary_unpack_row(w->packing, w->data + r * w->row_bytes, w->n_in, scratch);
         for (size_t t = 0; t < x->n_tokens; t++) {
             int32_t acc = dot(scratch, x->q + t * x->stride, w->n_in);
-            put(out + t * out_stride + r,
-                tern_ternary_result(acc, x->sum[t], w->scale * x->inv_scale[t]), accumulate);
+            put(to->out + t * to->stride + r,
+                tern_ternary_result(acc, x->sum[t], w->scale * x->inv_scale[t]), to->accumulate);
         }
     }
 }
 
-static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row,
-                 const tern_i8_rows *x, const void *prepared, float *out, size_t out_stride,
-                 bool accumulate) {
+static void gemv(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *prepared,
+                 const tern_product *to) {
     (void)prepared;
     int8_t piece[TERN_I8_PAD]; // whole blocks of both packings
     size_t piece_bytes = tern_ternary_row_bytes(w->packing, sizeof piece);
-    for (size_t r = first_row; r < last_row; r++)
+    for (size_t r = to->first; r < to->last; r++)
         for (size_t t = 0; t < x->n_tokens; t++) {
             const uint8_t *p = w->data + r * w->row_bytes;
             int32_t acc = 0;
@@ -65,8 +63,8 @@ static void gemv(const tern_ternary_matrix *w, size_t first_row, size_t last_row
                 tern_ternary_unpack_row(w->packing, p, n, piece);
                 acc += dot(piece, x->q + t * x->stride + i, n);
             }
-            put(out + t * out_stride + r,
-                tern_ternary_result(acc, x->sum[t], w->scale * x->inv_scale[t]), accumulate);
+            put(to->out + t * to->stride + r,
+                tern_ternary_result(acc, x->sum[t], w->scale * x->inv_scale[t]), to->accumulate);
         }
 }
 

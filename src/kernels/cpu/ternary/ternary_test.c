@@ -118,9 +118,11 @@ static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing p
     clear(p);
     k->prepare(packing, prepared, &p->x, p->n_in, p->n_tokens / 2, p->n_tokens); // as two threads
     k->prepare(packing, prepared, &p->x, p->n_in, 0, p->n_tokens / 2);
-    k->gemv(&p->w[packing], first, last, &p->x, prepared, p->out, p->out_stride, false);
+    tern_product to = {first, last, p->out, p->out_stride, false};
+    k->gemv(&p->w[packing], &p->x, prepared, &to);
     compare(p, what, first, last, false);
-    k->gemv(&p->w[packing], first, last, &p->x, prepared, p->out, p->out_stride, true);
+    to.accumulate = true;
+    k->gemv(&p->w[packing], &p->x, prepared, &to);
     compare(p, what, first, last, true);
     tern_free(prepared);
 }
@@ -138,9 +140,11 @@ static void check_gemm(const tern_ternary_kernels *k, problem *p, tern_packing p
     k->make_panels(panels, &p->x, p->n_in, 0, half);
     k->make_panels(panels, &p->x, p->n_in, half, p->n_tokens);
     first = first / k->gemm_row_block * k->gemm_row_block;
-    k->gemm(&p->w[packing], first, last, &p->x, panels, scratch, p->out, p->out_stride, false);
+    tern_product to = {first, last, p->out, p->out_stride, false};
+    k->gemm(&p->w[packing], &p->x, panels, scratch, &to);
     compare(p, what, first, last, false);
-    k->gemm(&p->w[packing], first, last, &p->x, panels, scratch, p->out, p->out_stride, true);
+    to.accumulate = true;
+    k->gemm(&p->w[packing], &p->x, panels, scratch, &to);
     compare(p, what, first, last, true);
     tern_free(panels);
     tern_free(scratch);

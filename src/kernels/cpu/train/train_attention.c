@@ -123,8 +123,12 @@ static void backward_rows(const head *h, const tern_float_kernels *k, const bloc
     }
 }
 
-static void backward_block(const head *h, const tern_float_kernels *k, const block *b, float *p,
-                           float *ds, float *capped, float *scratch) {
+typedef struct areas {
+    float *p, *ds, *capped, *scratch;
+} areas;
+
+static void backward_block(const head *h, const tern_float_kernels *k, const block *b, areas to) {
+    float *p = to.p, *ds = to.ds, *capped = to.capped, *scratch = to.scratch;
     dots(h, b, scratch, h->q, h->k, p);
     dots(h, b, scratch, h->dy, h->v, ds);
     backward_rows(h, k, b, p, ds, capped);
@@ -183,7 +187,7 @@ static void run_head(const cpu_train_run *run, const head *h, float *scratch) {
         size_t key = first_seen(h, first);
         block b = {first, rows, key, first + rows - key, stride};
         if (h->dy)
-            backward_block(h, k, &b, p, ds, capped, rest);
+            backward_block(h, k, &b, (areas){p, ds, capped, rest});
         else
             forward_block(h, k, &b, p, rest);
     }

@@ -39,8 +39,10 @@ void cpu_train_pool(cpu_train_run *run, cpu_train_step *s, const tern_team *team
         }
 }
 
-static void spread(const tern_float_kernels *k, tern_pool_kind kind, float *dx, const float *dv,
-                   float scale, size_t rows, size_t n) {
+static void spread(const cpu_train_run *run, tern_pool_kind kind, float *dx, const float *dv,
+                   size_t rows, size_t n) {
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    const float scale = run->batch->loss_scale;
     if (kind == TERN_POOL_MEAN) {
         for (size_t t = 0; t < rows; t++) k->scale(dx + t * n, dv, scale / (float)rows, n);
         return;
@@ -62,7 +64,7 @@ void cpu_train_pool_grad(cpu_train_run *run, cpu_train_step *s, const tern_team 
             if (d.target < 0)
                 memset(dx + d.first * n, 0, d.rows * n * sizeof *dx);
             else
-                spread(cpu_train_kernels(run), node->pool, dx + d.first * n,
-                       vectors + (size_t)d.target * n, run->batch->loss_scale, d.rows, n);
+                spread(run, node->pool, dx + d.first * n, vectors + (size_t)d.target * n, d.rows,
+                       n);
         }
 }

@@ -51,26 +51,36 @@ static size_t b_of(const shape *h, size_t head) {
     return h->n_heads * h->dim + head / (h->n_heads / h->n_groups) * h->n_state;
 }
 
+typedef struct head_of {
+    const cpu_train_run *run;
+    const shape *h;
+    const operands *o;
+    size_t head;
+} head_of;
+
 // Rows of a head from `first` on; their results, if they are wanted, begin at out.
-static void advance(const cpu_train_run *run, const shape *h, const operands *o, size_t head,
-                    size_t first, size_t n_rows, float *state, float *out, size_t out_stride) {
+static void advance(const head_of *of, size_t first, size_t n_rows, float *state, float *out,
+                    size_t out_stride) {
+    const shape *h = of->h;
+    const operands *o = of->o;
+    const size_t head = of->head;
     const float *row = o->xbc + first * h->stride, *b = row + b_of(h, head);
-    cpu_train_kernels(run)->ssm(&(tern_ssm_args){.out = out,
-                                                 .x = row + head * h->dim,
-                                                 .b = b,
-                                                 .c = b + h->n_groups * h->n_state,
-                                                 .dt = o->dt + first * h->n_heads + head,
-                                                 .out_stride = out_stride,
-                                                 .stride = h->stride,
-                                                 .dt_stride = h->n_heads,
-                                                 .n_rows = n_rows,
-                                                 .n_state = h->n_state,
-                                                 .n_cols = h->dim,
-                                                 .A = o->a[head],
-                                                 .D = o->d[head],
-                                                 .dt_bias = o->bias[head],
-                                                 .state = state,
-                                                 .state_stride = h->dim});
+    cpu_train_kernels(of->run)->ssm(&(tern_ssm_args){.out = out,
+                                                     .x = row + head * h->dim,
+                                                     .b = b,
+                                                     .c = b + h->n_groups * h->n_state,
+                                                     .dt = o->dt + first * h->n_heads + head,
+                                                     .out_stride = out_stride,
+                                                     .stride = h->stride,
+                                                     .dt_stride = h->n_heads,
+                                                     .n_rows = n_rows,
+                                                     .n_state = h->n_state,
+                                                     .n_cols = h->dim,
+                                                     .A = o->a[head],
+                                                     .D = o->d[head],
+                                                     .dt_bias = o->bias[head],
+                                                     .state = state,
+                                                     .state_stride = h->dim});
 }
 
 static void step_forward(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -83,7 +93,7 @@ static void step_forward(cpu_train_run *run, cpu_train_step *s, const tern_team 
         size_t head = unit % h.n_heads, first = (size_t)p->documents[unit / h.n_heads];
         size_t last = (size_t)p->documents[unit / h.n_heads + 1];
         memset(state, 0, h.size * sizeof *state);
-        advance(run, &h, &o, head, first, last - first, state,
+        advance(&(head_of){run, &h, &o, head}, first, last - first, state,
                 o.out[0] + (first * h.n_heads + head) * h.dim, h.n_heads * h.dim);
     }
 }
@@ -110,10 +120,12 @@ static states states_in(const shape *h, size_t n_rows, float *memory) {
 }
 
 // dB and dC of the row are added to what other heads have there. before, after: the row's states.
-static void row_back(const cpu_train_run *run, const shape *h, const operands *o, size_t head,
-                     size_t row, const float *before, const float *after, const states *m,
-                     float *db) {
-    const tern_float_kernels *k = cpu_train_kernels(run);
+static void row_back(const head_of *of, size_t row, const float *before, const float *after,
+                     const states *m, float *db) {
+    const shape *h = of->h;
+    const operands *o = of->o;
+    const size_t head = of->head;
+    const tern_float_kernels *k = cpu_train_kernels(of->run);
     size_t at = row * h->n_heads + head, dim = h->dim;
     const float *x = o->xbc + row * h->stride + head * dim, *dy = o->dy + at * dim;
     const float *b = o->xbc + row * h->stride + b_of(h, head), *c = b + h->n_groups * h->n_state;
@@ -142,15 +154,15 @@ static void row_back(const cpu_train_run *run, const shape *h, const operands *o
 }
 
 // sums: [n_tokens][dB|dC of all groups].
-static void head_back(const cpu_train_run *run, const shape *h, const operands *o, size_t head,
-                      size_t first, size_t last, const states *m, float *sums) {
+static void head_back(const head_of *of, size_t first, size_t last, const states *m, float *sums) {
+    const shape *h = of->h;
     size_t chunks = n_chunks(last - first), size = h->size, wide = 2 * h->n_groups * h->n_state;
-    size_t b = b_of(h, head) - h->n_heads * h->dim;
+    size_t b = b_of(h, of->head) - h->n_heads * h->dim;
     memset(m->rows, 0, size * sizeof *m->rows);
     for (size_t i = 0; i < chunks; i++) {
         size_t row = first + i * CHUNK;
         memcpy(m->begin + i * size, m->rows, size * sizeof *m->rows);
-        if (i + 1 < chunks) advance(run, h, o, head, row, CHUNK, m->rows, m->y, 0);
+        if (i + 1 < chunks) advance(of, row, CHUNK, m->rows, m->y, 0);
     }
     memset(m->slope, 0, size * sizeof *m->slope);
     for (size_t i = chunks; i-- > 0;) {
@@ -159,10 +171,10 @@ static void head_back(const cpu_train_run *run, const shape *h, const operands *
         for (size_t t = 0; t < n; t++) {
             float *next = m->rows + (t + 1) * size;
             memcpy(next, next - size, size * sizeof *next);
-            advance(run, h, o, head, row + t, 1, next, m->y, 0);
+            advance(of, row + t, 1, next, m->y, 0);
         }
         for (size_t t = n; t-- > 0;)
-            row_back(run, h, o, head, row + t, m->rows + t * size, m->rows + (t + 1) * size, m,
+            row_back(of, row + t, m->rows + t * size, m->rows + (t + 1) * size, m,
                      sums + (row + t) * wide + b);
     }
 }
@@ -181,8 +193,8 @@ static void step_backward(cpu_train_run *run, cpu_train_step *s, const tern_team
         memset(sums, 0, n_tokens * wide * sizeof *sums);
         for (size_t head = part * each; head < h.n_heads && head < (part + 1) * each; head++)
             for (size_t i = 0; i < p->n_documents; i++)
-                head_back(run, &h, &o, head, (size_t)p->documents[i], (size_t)p->documents[i + 1],
-                          &m, sums);
+                head_back(&(head_of){run, &h, &o, head}, (size_t)p->documents[i],
+                          (size_t)p->documents[i + 1], &m, sums);
     }
     tern_team_barrier(team);
     first = n_tokens * (size_t)team->thread / (size_t)team->n_threads;

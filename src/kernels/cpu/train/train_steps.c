@@ -106,7 +106,9 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
         case TERN_OP_ACT: k->act(y, a, n, act); break;
         case TERN_OP_GLU: k->glu(y, a, b, n, act); break;
         case TERN_OP_ACT_GRAD: k->act_grad(y, a, b, n, act); break;
-        default: k->glu_grad(y, o.out[1] + at, a, b, o.in[2] + at, n, act); break;
+        default:
+            k->glu_grad(&(tern_glu_grad_args){y, o.out[1] + at, a, b, o.in[2] + at, n}, act);
+            break;
         }
     }
 }
@@ -129,9 +131,15 @@ static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern
         float *dw = trained ? p->parts + first / length * p->part_floats : NULL;
         if (dw) memset(dw, 0, n * sizeof *dw);
         for (size_t at = first * row; at < last * row; at += n)
-            cpu_train_kernels(run)->rms_norm_grad(o.out[0] + at, dw, o.in[0] + at, o.in[1],
-                                                  o.in[2] + at, o.in[4] ? o.in[4] + at : NULL, n,
-                                                  node->eps);
+            cpu_train_kernels(run)->rms_norm_grad(
+                &(tern_rms_norm_grad_args){.dx = o.out[0] + at,
+                                           .dw = dw,
+                                           .x = o.in[0] + at,
+                                           .w = o.in[1],
+                                           .dy = o.in[2] + at,
+                                           .residual = o.in[4] ? o.in[4] + at : NULL,
+                                           .n = n,
+                                           .eps = node->eps});
     }
     if (!trained) return;
     tern_team_barrier(team);
@@ -163,8 +171,12 @@ static void step_group_norm(cpu_train_run *run, cpu_train_step *s, const tern_te
             if (node->op == TERN_OP_GROUP_NORM)
                 k->rms_norm(o.out[0] + at, o.in[0] + at, ones, n, node->eps);
             else
-                k->rms_norm_grad(o.out[0] + at, NULL, o.in[0] + at, ones, o.in[1] + at, NULL, n,
-                                 node->eps);
+                k->rms_norm_grad(&(tern_rms_norm_grad_args){.dx = o.out[0] + at,
+                                                            .x = o.in[0] + at,
+                                                            .w = ones,
+                                                            .dy = o.in[1] + at,
+                                                            .n = n,
+                                                            .eps = node->eps});
 }
 
 static void step_cap(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -254,12 +266,20 @@ static void conv_rows(const cpu_train_run *run, const tern_node *n, const operan
     for (size_t i = 0; i < p->n_documents; i++) {
         size_t n_rows = (size_t)(p->documents[i + 1] - p->documents[i]);
         size_t at = (size_t)p->documents[i] * d;
-        if (n->op == TERN_OP_DEPTHWISE_CONV_GRAD_X)
-            k->conv_grad_x(o->out[0] + at, o->in[0] + at, o->in[1], n_rows, d, taps, first_col,
-                           last_col);
-        if (n->op == TERN_OP_DEPTHWISE_CONV_GRAD_W)
-            k->conv_grad_w(o->in[2], o->in[0] + at, o->in[1] + at, n_rows, d, taps, first_col,
-                           last_col);
+        tern_conv_grad_args grad = {.dy = o->in[0] + at,
+                                    .n_rows = n_rows,
+                                    .n_cols = d,
+                                    .n_taps = taps,
+                                    .first = first_col,
+                                    .last = last_col};
+        if (n->op == TERN_OP_DEPTHWISE_CONV_GRAD_X) {
+            grad.dx = o->out[0] + at, grad.w = o->in[1];
+            k->conv_grad_x(&grad);
+        }
+        if (n->op == TERN_OP_DEPTHWISE_CONV_GRAD_W) {
+            grad.dw = o->in[2], grad.x = o->in[1] + at;
+            k->conv_grad_w(&grad);
+        }
         if (n->op != TERN_OP_DEPTHWISE_CONV_SEQ) continue;
         memset(tail, 0, (taps - 1) * d * sizeof *tail);
         k->conv(&(tern_conv_args){.y = o->out[0] + at,

@@ -15,10 +15,20 @@ static void set_part(const tern_weight *w, const gpu_part *part, gpu_dispatch *d
     set(d, "Y_COLS", (double)w->n_rows);
 }
 
+// Which outputs of a linear, `count` neighbours in a slab, and which part of their matrices.
+typedef struct outputs {
+    const tern_node *n;
+    int first, count;
+    size_t part;
+    bool accumulate;
+} outputs;
+
 // One product, or up to three neighbours in a slab, which are then not cut into parts.
 // chunk: the logits.
-static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, size_t part,
-                     bool accumulate, bool chunk) {
+static void add_gemv(tern_plan *p, const outputs *o, bool chunk) {
+    const tern_node *n = o->n;
+    const int first = o->first, count = o->count;
+    const size_t part = o->part;
     static const char *const at[] = {"AT0", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
     static const char *const tile[] = {"", "TILE1", "TILE2"};
@@ -37,7 +47,7 @@ static void add_gemv(tern_plan *p, const tern_node *n, int first, int count, siz
     set(d, "THREADS", 8 * splits);
     set_codes(d, p->weights[n->in[1 + first]]);
     if (count == 1) {
-        set(d, "ADD", accumulate);
+        set(d, "ADD", o->accumulate);
         set(d, "OUTPUTS", chunk);
         if (n->soft_cap != 0) set(d, "SOFT_CAP", (double)n->soft_cap);
         set_part(p->weights[n->in[1 + first]], &span, d);
@@ -95,19 +105,18 @@ _Static_assert(sizeof tile_counts / sizeof *tile_counts == GPU_TILE_COUNTS, "roo
 #define TILE_LONE    128 // from this many tokens on there are enough tiles: one team does
 #define TILE_PROMPT  512 // tokens of the prompt for which tiles of TILE_LONE tokens are chosen
 
-static uint32_t n_tiles_of(const tern_plan *p, const tern_node *n, int first, int count,
-                           uint32_t rows) {
+static uint32_t n_tiles_of(const tern_plan *p, const outputs *o, uint32_t rows) {
     uint32_t n_tiles = 0;
-    for (int i = 0; i < count; i++)
-        n_tiles += groups(p->weights[n->in[1 + first + i]]->n_rows, rows);
+    for (int i = 0; i < o->count; i++)
+        n_tiles += groups(p->weights[o->n->in[1 + o->first + i]]->n_rows, rows);
     return n_tiles;
 }
 
 // About the time of tiles of `rows` rows, `times` side by side: a core has them one after the
 // other, and each also costs `more`, which does not depend on its rows.
-static uint32_t tiles_time(const tern_plan *p, const tern_node *n, int first, int count,
-                           uint32_t rows, uint32_t more, uint32_t times) {
-    return groups(n_tiles_of(p, n, first, count, rows) * times, GPU_WORKGROUPS) * (rows + more);
+static uint32_t tiles_time(const tern_plan *p, const outputs *o, uint32_t rows, uint32_t more,
+                           uint32_t times) {
+    return groups(n_tiles_of(p, o, rows) * times, GPU_WORKGROUPS) * (rows + more);
 }
 
 // As many teams as have work and memory. In groups a team's products lie where its codes and
@@ -123,15 +132,15 @@ static uint32_t teams_of(const tern_plan *p, const tile *t, int64_t blocks, bool
 }
 
 // The number of rows that takes least time.
-static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, int count,
-                             gpu_kernel kernel, bool in_groups, uint32_t times) {
+static uint32_t rows_of_tile(const tern_plan *p, const outputs *o, gpu_kernel kernel,
+                             bool in_groups, uint32_t times) {
     static const uint32_t narrow[] = {32, 64, 128}, dot[] = {40, 32, 24, 16};
     bool is_dot = kernel == GPU_GEMM || kernel == GPU_WIDE_GEMM;
     uint32_t least = UINT32_MAX, best = 0;
     size_t n_choices = is_dot ? sizeof dot / sizeof *dot : sizeof narrow / sizeof *narrow;
     for (size_t i = in_groups; i < n_choices; i++) { // 40 rows: more scales than all threads load
         uint32_t rows = is_dot ? dot[i] : narrow[i];
-        uint32_t time = tiles_time(p, n, first, count, rows, is_dot ? 8 : 48, times);
+        uint32_t time = tiles_time(p, o, rows, is_dot ? 8 : 48, times);
         if (time >= least) continue;
         least = time;
         best = rows;
@@ -142,26 +151,26 @@ static uint32_t rows_of_tile(const tern_plan *p, const tern_node *n, int first, 
 // In groups each block of columns is scaled by itself, which matrix units cannot do. Where tiles of
 // 32 rows leave a core less than two workgroups, four times as many small ones hide more of each
 // other's waiting (docs/notebook/webgpu.md).
-static tile tile_of(const tern_plan *p, const tern_node *n, int first, int count, size_t variant) {
+static tile tile_of(const tern_plan *p, const outputs *o, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
               .tokens = tile_counts[variant].tokens,
               .tokens_each = tile_counts[variant].each};
-    gpu_codes codes = p->weights[n->in[1 + first]]->codes;
+    gpu_codes codes = p->weights[o->n->in[1 + o->first]]->codes;
     bool in_groups = codes.group > 0;
     if (gpu_is_wide(codes)) t.kernel = GPU_WIDE_GEMM;
     if (p->device->matrix && !in_groups)
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
     uint32_t times = in_groups && t.tokens == TILE_LONE ? TILE_PROMPT / TILE_LONE : 1;
-    t.rows = t.kernel == GPU_GEMM_MATRIX
-                 ? GPU_GEMM_MATRIX_ROWS
-                 : rows_of_tile(p, n, first, count, t.kernel, in_groups, times);
+    t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS
+                                         : rows_of_tile(p, o, t.kernel, in_groups, times);
     if (t.kernel == GPU_WIDE_GEMM && times > 1 &&
-        n_tiles_of(p, n, first, count, 32) * times < 2 * GPU_WORKGROUPS) {
+        n_tiles_of(p, o, 32) * times < 2 * GPU_WORKGROUPS) {
         t.rows = 16;
         t.tokens = 64;
         t.tokens_each = 4;
     }
-    if (t.kernel == GPU_GEMM) t.teams = teams_of(p, &t, gpu_blocks(cols(p, n->in[0])), in_groups);
+    if (t.kernel == GPU_GEMM)
+        t.teams = teams_of(p, &t, gpu_blocks(cols(p, o->n->in[0])), in_groups);
     return t;
 }
 
@@ -179,8 +188,10 @@ static void set_tile(gpu_dispatch *d, const tile *t) {
     if (t->kernel == GPU_GEMM) set(d, "TEAMS", t->teams);
 }
 
-static void add_tiles(tern_plan *p, const tern_node *n, int first, int count, size_t part,
-                      bool accumulate, const tile *t) {
+static void add_tiles(tern_plan *p, const outputs *o, const tile *t) {
+    const tern_node *n = o->n;
+    const int first = o->first, count = o->count;
+    const size_t part = o->part;
     static const char *const at[] = {"", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
     static const char *const begin[] = {"", "TILE1", "TILE2"};
@@ -190,7 +201,7 @@ static void add_tiles(tern_plan *p, const tern_node *n, int first, int count, si
     d->kinds = GPU_MANY_STEPS | GPU_PROMPTS;
     set_tile(d, t);
     set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
-    set(d, "ADD", accumulate);
+    set(d, "ADD", o->accumulate);
     set(d, "Y_COLS", (double)w->n_rows);
     set_codes(d, w);
     for (int i = 0; i < count; i++) {
@@ -213,11 +224,10 @@ static void add_tiles(tern_plan *p, const tern_node *n, int first, int count, si
 }
 
 // For many rows, with the same bits; otherwise as add_gemv.
-static void add_gemm(tern_plan *p, const tern_node *n, int first, int count, size_t part,
-                     bool accumulate) {
+static void add_gemm(tern_plan *p, const outputs *o) {
     for (size_t i = 0; i < GPU_TILE_COUNTS; i++) {
-        tile t = tile_of(p, n, first, count, i);
-        add_tiles(p, n, first, count, part, accumulate, &t);
+        tile t = tile_of(p, o, i);
+        add_tiles(p, o, &t);
         gpu_dispatch *d = &p->dispatches[p->n_dispatches - 1];
         d->rows_min = tile_counts[i].min;
         d->rows_max = tile_counts[i].max;
@@ -390,7 +400,8 @@ tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err) {
         add_float(p, &f);
         return screening_of(p, &f) ? add_screened(p, &f, head_of(w), err) : TERN_OK;
     }
-    for (size_t part = 0; part < w->n_parts; part++) add_gemv(p, n, 0, 1, part, false, true);
+    for (size_t part = 0; part < w->n_parts; part++)
+        add_gemv(p, &(outputs){n, 0, 1, part, false}, true);
     return TERN_OK;
 }
 
@@ -409,10 +420,11 @@ static tern_status add_linear(tern_plan *p, const tern_node *n, bool accumulate,
         size_t n_parts = p->weights[n->in[1 + i]]->n_parts;
         int count = accumulate || n_parts > 1 ? 1 : neighbours(p, n, i);
         for (size_t part = 0; part < n_parts; part++) {
-            add_gemv(p, n, i, count, part, accumulate, false);
+            add_gemv(p, &(outputs){n, i, count, part, accumulate}, false);
             if (rows_of(p, n->in[0]) != GPU_ROWS_TOKENS) continue;
             int each = fit_one_binding(p, n, i, count) ? count : 1;
-            for (int k = i; k < i + count; k += each) add_gemm(p, n, k, each, part, accumulate);
+            for (int k = i; k < i + count; k += each)
+                add_gemm(p, &(outputs){n, k, each, part, accumulate});
         }
         i += count;
     }
