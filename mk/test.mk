@@ -11,6 +11,7 @@ SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install m
 .PHONY: test
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-test python-test static-test fuzz-replay ## the tests that every change must pass
 	tools/check_format.sh
+	tools/check_parameters.sh
 	@# What was skipped, and why, comes last; build/tests.log has a line for each test.
 	$(BUILD)/tern_tests -v -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; bad=0; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
@@ -57,6 +58,7 @@ lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, n
 	tools/check_symbols.sh $(BUILD)/libtern.a $(BUILD)/public/libtern.a
 	tools/check_calls.sh $(BUILD)/libtern.a
 	tools/check_format.sh
+	tools/check_parameters.sh
 	tools/check_words.sh
 	tools/check_mutants.sh
 	tools/check_left_out.sh

@@ -88,22 +88,30 @@ static int32_t read_id(const served *s, tern_str name) {
 #define BIAS_TEXTS 8192 // bytes of all texts: they are read on the loop's thread
 
 // A bias of one token, or of each token of a text.
+// What is left while a list of biases is read.
+typedef struct bias_room {
+    size_t capacity; // of the list
+    size_t left;     // bytes of texts
+} bias_room;
+
 static void add_bias(request *req, const fields *f, const char *name, const tern_json *token,
-                     float bias, size_t *capacity, size_t *left) {
+                     float bias, bias_room *room) {
     generation *a = req->generation;
     const text_wanted wanted = {.text = tern_json_str(token), .flags = TERN_TOKENIZE_PLAIN};
     const int64_t one = tern_json_int(token, -1);
     size_t n = 1;
     int32_t *ids = NULL, id = one >= 0 && one < req->model->info.n_vocab ? (int32_t)one : -1;
     if (wanted.text.ptr)
-        ids = wanted.text.len <= *left ? read_tokens(req, &wanted, 0, &n, name, f->error) : NULL;
-    *left -= ids ? wanted.text.len : 0;
+        ids =
+            wanted.text.len <= room->left ? read_tokens(req, &wanted, 0, &n, name, f->error) : NULL;
+    room->left -= ids ? wanted.text.len : 0;
     if (is_refused(f->error)) return;
     if (!ids && id < 0) {
         field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
         return;
     }
-    if (tern_array_reserve(TERN_MEM_SESSION, &a->biases, capacity, a->params.n_biases, n) != 0)
+    if (tern_array_reserve(TERN_MEM_SESSION, &a->biases, &room->capacity, a->params.n_biases, n) !=
+        0)
         api_fail_memory(f->error);
     for (size_t i = 0; i < n && !f->error->status; i++)
         a->biases[a->params.n_biases++] = (tern_logit_bias){ids ? ids[i] : id, bias};
@@ -113,7 +121,7 @@ static void add_bias(request *req, const fields *f, const char *name, const tern
 // llama-server's form: [[15043, -1.5], [" Hello", false]].
 static void read_bias_pairs(request *req, const fields *f, const char *name,
                             const tern_json *list) {
-    size_t capacity = 0, left = BIAS_TEXTS;
+    bias_room room = {.left = BIAS_TEXTS};
     for (const tern_json *pair = tern_json_first(f->doc, list); pair && !f->error->status;
          pair = tern_json_next(f->doc, list, pair)) {
         const tern_json *token = tern_json_first(f->doc, pair);
@@ -123,7 +131,7 @@ static void read_bias_pairs(request *req, const fields *f, const char *name,
         if (!tern_json_is(pair, TERN_JSON_ARRAY) || pair->n != 2 || (!is_never && !isfinite(bias)))
             field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
         else
-            add_bias(req, f, name, token, (float)bias, &capacity, &left);
+            add_bias(req, f, name, token, (float)bias, &room);
     }
     drop_doubles(req->generation);
 }

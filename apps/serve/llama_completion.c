@@ -133,34 +133,38 @@ static const generation_writer writer = {
 // ---- The request -------------------------------------------------------------------------------
 
 // Tokenizes a prompt of mixed texts and ids into one list of ids.
-static void append_part(request *req, const tern_json *part, bool first, int32_t **ids, size_t *n,
-                        size_t *capacity, api_error *e) {
+typedef struct prompt_ids {
+    int32_t *ids;
+    size_t n, capacity;
+} prompt_ids;
+
+static void append_part(request *req, const tern_json *part, bool first, prompt_ids *to,
+                        api_error *e) {
     const text_wanted wanted = {.text = tern_json_str(part),
                                 .flags = TERN_TOKENIZE_SPECIAL | (first ? TERN_TOKENIZE_BOS : 0u)};
     const int32_t one = (int32_t)tern_json_int(part, -1);
     size_t n_added = 1;
     int32_t *added = wanted.text.ptr ? read_tokens(req, &wanted, 0, &n_added, "prompt", e) : NULL;
     bool ok = added || !wanted.text.ptr;
-    if (ok && tern_array_reserve(TERN_MEM_SESSION, ids, capacity, *n, n_added) != 0) {
+    if (ok && tern_array_reserve(TERN_MEM_SESSION, &to->ids, &to->capacity, to->n, n_added) != 0) {
         api_fail_memory(e);
         ok = false;
     }
-    if (ok && n_added) memcpy(*ids + *n, added ? added : &one, n_added * sizeof one);
-    if (ok) *n += n_added;
+    if (ok && n_added) memcpy(to->ids + to->n, added ? added : &one, n_added * sizeof one);
+    if (ok) to->n += n_added;
     tern_free(added);
 }
 
 static void add_mixed(request *req, const fields *f, const tern_json *list) {
-    int32_t *ids = NULL;
-    size_t n = 0, capacity = 0;
+    prompt_ids all = {0};
     const tern_json *first = tern_json_first(f->doc, list);
     for (const tern_json *part = first; part && !is_refused(f->error);
          part = tern_json_next(f->doc, list, part))
-        append_part(req, part, part == first, &ids, &n, &capacity, f->error);
+        append_part(req, part, part == first, &all, f->error);
     if (f->error->status)
-        tern_free(ids);
+        tern_free(all.ids);
     else
-        generation_add_given(req, ids, n, "prompt", f->error);
+        generation_add_given(req, all.ids, all.n, "prompt", f->error);
 }
 
 #define MARK "<__media__>" // llama-server's image placeholder

@@ -57,7 +57,9 @@ void llama_tokenize(request *req) {
                      (field_bool(&f, "parse_special", true) ? TERN_TOKENIZE_SPECIAL : 0u);
     int32_t *ids = NULL;
     if (!content.ptr) content = TERN_STR("");
-    if (!e.status) ids = read_text(req->model, content, flags, 0, &n, "content", &e);
+    if (!e.status)
+        ids = read_text(req->model, &(text_wanted){.text = content, .flags = flags}, 0, &n,
+                        "content", &e);
     if (e.status) {
         reply_error(req, &e);
     } else {

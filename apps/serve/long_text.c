@@ -50,15 +50,16 @@ static void free_list(long_text *list) {
 
 // ---- Reading -----------------------------------------------------------------------------------
 
-int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more, size_t *n,
+int32_t *read_text(const served *s, const text_wanted *t, size_t n_more, size_t *n,
                    const char *param, api_error *e) {
+    const tern_str text = t->text;
     tern_error err = {0};
     // A text has at most as many tokens as bytes, besides the special tokens around it.
     tern_ids list = {.capacity = text.len + 16};
     list.ids = tern_alloc_array(TERN_MEM_SESSION, list.capacity + n_more, sizeof *list.ids);
     if (!list.ids)
         api_fail_memory(e);
-    else if (tern_tokenize(s->model, text.ptr, text.len, flags, &list, &err) != TERN_OK)
+    else if (tern_tokenize(s->model, text.ptr, text.len, t->flags, &list, &err) != TERN_OK)
         api_fail_status(e, &err, param);
     *n = list.n;
     if (list.ids && !e->status && list.n <= list.capacity) return list.ids;
@@ -84,20 +85,21 @@ void render_chat(const served *s, tern_str conversation, tern_strbuf *out, const
 #define END_BYTES 64 // of a rendered text: enough to see its end
 
 // Most templates write the BOS token; if one does not, it is added.
-static int32_t *read_chat(const served *s, tern_str conversation, size_t n_more, size_t *n,
-                          tern_strbuf *end, const char *param, api_error *e) {
+static int32_t *read_chat(const served *s, const text_wanted *t, size_t n_more, size_t *n,
+                          const char *param, api_error *e) {
     tern_strbuf text = {0};
     int32_t *ids = NULL;
-    render_chat(s, conversation, &text, param, e);
+    render_chat(s, t->text, &text, param, e);
     const tern_str all = {tern_strbuf_text(&text), text.len};
-    unsigned flags = TERN_TOKENIZE_SPECIAL;
-    if (!e->status) ids = read_text(s, all, flags, n_more, n, param, e);
+    text_wanted rendered = {.text = all, .flags = TERN_TOKENIZE_SPECIAL};
+    if (!e->status) ids = read_text(s, &rendered, n_more, n, param, e);
     if (ids && s->info.adds_bos && (*n == 0 || ids[0] != s->info.bos_id)) {
         tern_free(ids);
-        ids = read_text(s, all, flags | TERN_TOKENIZE_BOS, n_more, n, param, e);
+        rendered.flags |= TERN_TOKENIZE_BOS;
+        ids = read_text(s, &rendered, n_more, n, param, e);
     }
     size_t n_end = all.len < END_BYTES ? all.len : END_BYTES;
-    if (end) tern_strbuf_append(end, all.ptr + all.len - n_end, n_end);
+    if (t->end) tern_strbuf_append(t->end, all.ptr + all.len - n_end, n_end);
     tern_strbuf_free(&text);
     return ids;
 }
@@ -135,8 +137,8 @@ static bool see_images(const served *s, long_text *t) {
 
 static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, size_t *n,
                          const char *param, api_error *e) {
-    if (t->is_chat) return read_chat(s, t->text, n_more, n, t->end, param, e);
-    return read_text(s, t->text, t->flags, n_more, n, param, e);
+    if (t->is_chat) return read_chat(s, t, n_more, n, param, e);
+    return read_text(s, t, n_more, n, param, e);
 }
 
 // On the task's thread.

@@ -28,7 +28,7 @@ typedef struct text_wanted {
 int32_t *read_tokens(request *req, const text_wanted *t, size_t n_more, size_t *n,
                      const char *param, api_error *e);
 // The same for a text, at once, on any thread.
-int32_t *read_text(const served *s, tern_str text, unsigned flags, size_t n_more, size_t *n,
+int32_t *read_text(const served *s, const text_wanted *t, size_t n_more, size_t *n,
                    const char *param, api_error *e);
 // Renders a conversation by the model's template.
 void render_chat(const served *s, tern_str conversation, tern_strbuf *out, const char *param,

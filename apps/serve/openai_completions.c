@@ -102,16 +102,22 @@ static const char *echoed(const generation *a, const choice *c) {
     return a->echo ? text : "";
 }
 
-static void put_choice(tern_json_writer *w, request *req, choice *c, const char *text,
-                       size_t n_text, bool has_logprobs, const char *finish) {
+// A choice's text, or more of it.
+typedef struct piece {
+    tern_str text;
+    bool has_logprobs;
+    const char *finish; // why it ends; NULL: it goes on
+} piece;
+
+static void put_choice(tern_json_writer *w, request *req, choice *c, const piece *p) {
     tern_json_open(w, NULL, '{');
     tern_json_put_int(w, "index", c->index);
-    tern_json_put_bytes(w, "text", text, n_text);
-    if (has_logprobs)
+    tern_json_put_bytes(w, "text", p->text.ptr, p->text.len);
+    if (p->has_logprobs)
         put_logprobs(w, req, c);
     else
         tern_json_put_null(w, "logprobs");
-    tern_json_put_text(w, "finish_reason", finish);
+    tern_json_put_text(w, "finish_reason", p->finish);
     tern_json_close(w, '}');
 }
 
@@ -125,7 +131,8 @@ static void put_whole(request *req, tern_strbuf *out) {
         tern_strbuf text = {0};
         tern_strbuf_puts(&text, echoed(a, c));
         tern_strbuf_append(&text, tern_strbuf_text(&c->text), c->text.len);
-        put_choice(&w, req, c, tern_strbuf_text(&text), text.len, true, openai_finish_reason(c));
+        put_choice(&w, req, c,
+                   &(piece){{tern_strbuf_text(&text), text.len}, true, openai_finish_reason(c)});
         out->failed |= text.failed;
         tern_strbuf_free(&text);
     }
@@ -134,13 +141,12 @@ static void put_whole(request *req, tern_strbuf *out) {
     tern_json_close(&w, '}');
 }
 
-static void put_chunk(request *req, choice *c, const char *text, size_t n_text, bool has_logprobs,
-                      const char *finish, tern_strbuf *out) {
+static void put_chunk(request *req, choice *c, const piece *p, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     tern_strbuf_puts(out, "data: ");
     put_prefix(&w, req);
     tern_json_open(&w, "choices", '[');
-    if (c) put_choice(&w, req, c, text, n_text, has_logprobs, finish);
+    if (c) put_choice(&w, req, c, p);
     tern_json_close(&w, ']');
     if (!c)
         put_usage(&w, req->generation);
@@ -153,17 +159,19 @@ static void put_chunk(request *req, choice *c, const char *text, size_t n_text, 
 static void begin_stream(request *req, tern_strbuf *out) {
     for (size_t i = 0; req->generation->echo && i < req->generation->n_choices; i++) {
         const char *text = echoed(req->generation, &req->generation->choices[i]);
-        put_chunk(req, &req->generation->choices[i], text, strlen(text), false, NULL, out);
+        put_chunk(req, &req->generation->choices[i], &(piece){{text, strlen(text)}, false, NULL},
+                  out);
     }
 }
 static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
-    if (d->n_text || has_to_send(req, c)) put_chunk(req, c, d->text, d->n_text, true, NULL, out);
+    if (d->n_text || has_to_send(req, c))
+        put_chunk(req, c, &(piece){{d->text, d->n_text}, true, NULL}, out);
 }
 static void put_over(request *req, choice *c, tern_strbuf *out) {
-    put_chunk(req, c, "", 0, has_to_send(req, c), openai_finish_reason(c), out);
+    put_chunk(req, c, &(piece){{"", 0}, has_to_send(req, c), openai_finish_reason(c)}, out);
 }
 static void end_stream(request *req, tern_strbuf *out) {
-    if (req->generation->with_usage) put_chunk(req, NULL, NULL, 0, false, NULL, out);
+    if (req->generation->with_usage) put_chunk(req, NULL, NULL, out);
     tern_strbuf_puts(out, "data: [DONE]\n\n");
 }
 

@@ -53,8 +53,18 @@ static void put_item_id(tern_json_writer *w, const char *key, const request *req
 }
 
 // c: given once the item is complete.
-static void put_item(tern_json_writer *w, const char *key, request *req, choice *c,
-                     const answer_block *b, size_t i, bool is_whole) {
+// A block of a choice, number i of the answer's; NULL: an answer without any.
+typedef struct item_at {
+    choice *c;
+    const answer_block *b;
+    size_t i;
+} item_at;
+
+static void put_item(tern_json_writer *w, const char *key, request *req, item_at at,
+                     bool is_whole) {
+    choice *c = at.c;
+    const answer_block *b = at.b;
+    const size_t i = at.i;
     block_kind kind = b ? b->kind : BLOCK_TEXT;
     bool is_last = i + 1 >= c->blocks.n;
     tern_json_open(w, key, '{');
@@ -171,8 +181,8 @@ static void put_response(tern_json_writer *w, const char *key, request *req, cho
                       is_cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
     tern_json_open(w, "output", '[');
     for (size_t i = 0; c && i < c->blocks.n; i++)
-        put_item(w, NULL, req, c, &c->blocks.list[i], i, true);
-    if (c && !c->blocks.n) put_item(w, NULL, req, c, NULL, 0, true);
+        put_item(w, NULL, req, (item_at){c, &c->blocks.list[i], i}, true);
+    if (c && !c->blocks.n) put_item(w, NULL, req, (item_at){c, NULL, 0}, true);
     tern_json_close(w, ']');
     put_settings(w, req);
     if (c) put_usage(w, req->generation);
@@ -210,11 +220,11 @@ static tern_json_writer open_item_event(request *req, tern_strbuf *out, const ch
     return w;
 }
 
-static void put_item_event(request *req, choice *c, const char *type, const answer_block *b,
-                           size_t i, bool is_whole, tern_strbuf *out) {
+static void put_item_event(request *req, const char *type, item_at at, bool is_whole,
+                           tern_strbuf *out) {
     tern_json_writer w = open_event(req, out, type);
-    tern_json_put_int(&w, "output_index", (int64_t)i);
-    put_item(&w, "item", req, c, b, i, is_whole);
+    tern_json_put_int(&w, "output_index", (int64_t)at.i);
+    put_item(&w, "item", req, at, is_whole);
     close_event(&w);
 }
 
@@ -224,11 +234,11 @@ static void put_response_event(request *req, choice *c, const char *type, tern_s
     close_event(&w);
 }
 
-static void put_part_event(request *req, choice *c, const char *type, const answer_block *b,
-                           size_t i, bool is_whole, tern_strbuf *out) {
-    if (b && b->kind == BLOCK_CALL) return;
-    tern_json_writer w = open_item_event(req, out, type, b, i);
-    put_part(&w, "part", req, c, b, is_whole);
+static void put_part_event(request *req, const char *type, item_at at, bool is_whole,
+                           tern_strbuf *out) {
+    if (at.b && at.b->kind == BLOCK_CALL) return;
+    tern_json_writer w = open_item_event(req, out, type, at.b, at.i);
+    put_part(&w, "part", req, at.c, at.b, is_whole);
     close_event(&w);
 }
 
@@ -238,8 +248,8 @@ static void begin_stream(request *req, tern_strbuf *out) {
 }
 
 static void begin_item(request *req, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
-    put_item_event(req, c, "response.output_item.added", b, i, false, out);
-    put_part_event(req, c, "response.content_part.added", b, i, false, out);
+    put_item_event(req, "response.output_item.added", (item_at){c, b, i}, false, out);
+    put_part_event(req, "response.content_part.added", (item_at){c, b, i}, false, out);
 }
 
 static void end_item(request *req, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
@@ -260,8 +270,8 @@ static void end_item(request *req, choice *c, const answer_block *b, size_t i, t
         tern_json_close(&w, ']');
     }
     close_event(&w);
-    put_part_event(req, c, "response.content_part.done", b, i, true, out);
-    put_item_event(req, c, "response.output_item.done", b, i, true, out);
+    put_part_event(req, "response.content_part.done", (item_at){c, b, i}, true, out);
+    put_item_event(req, "response.output_item.done", (item_at){c, b, i}, true, out);
 }
 
 // Tokens whose text is still held back are sent with the next piece that has text.

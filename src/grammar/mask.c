@@ -215,9 +215,15 @@ static uint32_t count_same(const tern_config *c, uint32_t n) {
 
 // Adds the tokens that go on after the terms of n configurations. All exits have the same `ends`:
 // the terms that end there.
+typedef struct exits_at {
+    const tern_union_exit *list;
+    size_t n;
+} exits_at;
+
 static tern_status add_after(state_mask *m, const tern_config *c, uint32_t n,
-                             const tern_term *terms, const tern_union_exit *exits, size_t n_exits,
-                             tern_error *err) {
+                             const tern_term *terms, exits_at at, tern_error *err) {
+    const tern_union_exit *exits = at.list;
+    const size_t n_exits = at.n;
     tern_automaton *a = m->a;
     uint32_t n_ended = 0;
     for (uint32_t i = 0, k = 0; i < n; i++) {
@@ -238,7 +244,7 @@ static tern_status add_union(state_mask *m, const tern_config *c, uint32_t n,
     TERN_TRY(add_tokens(m, u->open, err));
     for (size_t i = 0, end; i < u->n_exits; i = end) {
         for (end = i + 1; end < u->n_exits && u->exits[end].ends == u->exits[i].ends;) end++;
-        TERN_TRY(add_after(m, c, n, terms, u->exits + i, end - i, err));
+        TERN_TRY(add_after(m, c, n, terms, (exits_at){u->exits + i, end - i}, err));
     }
     return TERN_OK;
 }

@@ -165,14 +165,14 @@ static tern_status find_relaxed(open_search *s, const tern_open_relaxed *r, tern
 static tern_status find_string(open_search *s, tern_error *err) {
     tern_automaton *a = s->a;
     tern_counted_string string;
-    size_t n_left = DIFFERENCE_MAX;
+    tern_difference_lists lists = {DIFFERENCE_MAX, &s->gone, &a->found};
     const tern_term like = tern_string_like(a, s->term);
     s->done = tern_string_is_counted(a, like ? like : s->term, &string);
     if (!s->done) return TERN_OK;
     TERN_TRY(tern_string_find(a, &string, &s->base, &s->gone, err));
-    for (int i = 0; i < TERN_TREES && like && n_left != SIZE_MAX; i++)
-        TERN_TRY(tern_open_walk_difference(a, i, s->term, like, &n_left, &s->gone, &a->found, err));
-    s->done = n_left != SIZE_MAX;
+    for (int i = 0; i < TERN_TREES && like && lists.n_left != SIZE_MAX; i++)
+        TERN_TRY(tern_open_walk_difference(a, i, s->term, like, &lists, err));
+    s->done = lists.n_left != SIZE_MAX;
     if (s->done) return TERN_OK;
     s->base = NULL;
     s->gone.n = a->found.n = a->exits.n = 0;

@@ -24,11 +24,12 @@ tern_status tern_open_walk_flat(tern_automaton *a, tern_term term, uint64_t effo
 void tern_open_free_flat(tern_automaton *a);
 // Notes the tokens of a tree that one of two terms takes and the other does not: those that `term`
 // lacks in `gone`, others in `more`. a->exits has those of `like`, and gets those of `term`.
-// *n_left: how many nodes may be met; SIZE_MAX on return: there are more, and the lists are
-// incomplete.
+typedef struct tern_difference_lists {
+    size_t n_left; // how many nodes may be met; SIZE_MAX: there were more, the lists are incomplete
+    tern_list *gone, *more;
+} tern_difference_lists;
 tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
-                                      size_t *n_left, tern_list *gone, tern_list *more,
-                                      tern_error *err);
+                                      tern_difference_lists *out, tern_error *err);
 
 // Whether a text of the term ends at a node: node * 2 + tree (mask_open.c).
 bool tern_open_ends_at(tern_automaton *a, tern_term term, uint32_t exit);

@@ -62,8 +62,7 @@ static void drop_exit(tern_automaton *a, uint32_t exit) {
 }
 
 tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term term, tern_term like,
-                                      size_t *n_left, tern_list *gone, tern_list *more,
-                                      tern_error *err) {
+                                      tern_difference_lists *out, tern_error *err) {
     const tern_tree *tree = &a->vocab->trees[which];
     tern_terms *t = &a->terms;
     tern_walk_level *level = a->levels;
@@ -80,9 +79,9 @@ tern_status tern_open_walk_difference(tern_automaton *a, int which, tern_term te
         const tern_term to_like = level->terms ? tern_term_step(t, level->terms, child->byte) : 0;
         if (to == to_like) continue;
         if (!tern_terms_work(t, 1)) return tern_terms_check(t, err);
-        if ((*n_left)-- == 0) return TERN_OK;
+        if (out->n_left-- == 0) return TERN_OK;
         for (uint32_t i = 0; i < child->n_own && !to != !to_like; i++)
-            TERN_TRY(tern_list_add(to ? more : gone, tree->ids[child->ids + i], err));
+            TERN_TRY(tern_list_add(to ? out->more : out->gone, tree->ids[child->ids + i], err));
         if (child[0].child == child[1].child) continue;
         const bool is_exit = tern_term_is_nullable(t, to);
         if (is_exit != tern_term_is_nullable(t, to_like)) {

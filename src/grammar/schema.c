@@ -311,10 +311,13 @@ static const tern_json *values_of(const tern_schema *x, const tern_fact *f, size
 }
 
 // Calls back for each value of the list that the case allows.
+typedef struct taker {
+    tern_status (*take)(tern_schema *x, const tern_json *v, void *to);
+    void *to;
+} taker;
+
 static tern_status each_value(tern_schema *x, const tern_fact *f, size_t n, unsigned types,
-                              bool *has_list,
-                              tern_status (*take)(tern_schema *x, const tern_json *v, void *to),
-                              void *to) {
+                              bool *has_list, taker by) {
     const tern_json *one = NULL, *list = values_of(x, f, n, &one);
     *has_list = list != NULL;
     if (!list) return TERN_OK;
@@ -327,7 +330,7 @@ static tern_status each_value(tern_schema *x, const tern_fact *f, size_t n, unsi
         tern_status status = tern_schema_facts_hold(x, f, n, e, &fits);
         x->taken = NULL;
         TERN_TRY(status);
-        if (fits) TERN_TRY(take(x, e, to));
+        if (fits) TERN_TRY(by.take(x, e, by.to));
     }
     return TERN_OK;
 }
@@ -355,7 +358,7 @@ static tern_status take_name(tern_schema *x, const tern_json *v, void *to) {
 tern_status tern_schema_names(tern_schema *x, const tern_fact *f, size_t n, tern_term *out) {
     term_list l = {0};
     bool has_list;
-    tern_status status = each_value(x, f, n, TERN_TYPE_STRING, &has_list, take_name, &l);
+    tern_status status = each_value(x, f, n, TERN_TYPE_STRING, &has_list, (taker){take_name, &l});
     if (status == TERN_OK && !has_list)
         status = tern_schema_string(x, f, n, out);
     else if (status == TERN_OK)
@@ -387,8 +390,8 @@ tern_status tern_schema_listed(tern_schema *x, uint32_t demand, const tern_json 
     for (size_t i = 0; i < cases.n && status == TERN_OK; i++) {
         const tern_case *c = &cases.cases[i];
         bool has_list;
-        status =
-            each_value(x, tern_case_facts(&cases, c), c->n, c->types, &has_list, take_value, &l);
+        status = each_value(x, tern_case_facts(&cases, c), c->n, c->types, &has_list,
+                            (taker){take_value, &l});
         if (!has_list) l.n = max + 1;
     }
     tern_schema_cases_free(&cases);
@@ -429,7 +432,7 @@ static tern_status add_case(tern_schema *x, const tern_fact *f, const tern_case 
                             tern_expr *sum) {
     term_list l = {0};
     bool has_list;
-    tern_status status = each_value(x, f, c->n, c->types, &has_list, take_literal, &l);
+    tern_status status = each_value(x, f, c->n, c->types, &has_list, (taker){take_literal, &l});
     if (status == TERN_OK && !has_list)
         status = add_types(x, f, c, sum);
     else if (status == TERN_OK)
@@ -518,7 +521,7 @@ static tern_status may_case(tern_schema *x, const tern_fact *f, const tern_case 
     bool has_list;
     tern_term term;
     *out = false;
-    TERN_TRY(each_value(x, f, c->n, c->types, &has_list, note_value, out));
+    TERN_TRY(each_value(x, f, c->n, c->types, &has_list, (taker){note_value, out}));
     if (has_list || *out) return TERN_OK;
     *out = c->types & (TERN_TYPE_NULL | TERN_TYPE_BOOL);
     if (!*out && c->types & TERN_TYPE_NUMBER) {

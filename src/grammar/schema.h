@@ -200,11 +200,15 @@ tern_status tern_schema_scope(tern_schema *x, uint32_t parent, const tern_json *
 bool tern_schema_may_evaluate(const tern_schema *x, const tern_json *schema);
 // *out: what keyword `name` of fact `of` demands of `part`; NULL: nothing. `evaluates` is called
 // for the facts in its scope: whether one evaluates the part.
-tern_status tern_schema_unevaluated(const tern_schema *x, const tern_fact *f, size_t n,
-                                    const tern_fact *of, const char *name,
-                                    tern_status (*evaluates)(const tern_fact *f, const void *part,
-                                                             bool *out),
-                                    const void *part, const tern_json **out);
+typedef struct tern_schema_rest {
+    const tern_fact *facts; // all of the value
+    size_t n;
+    const char *name;
+    tern_status (*evaluates)(const tern_fact *f, const void *part, bool *out);
+    const void *part;
+} tern_schema_rest;
+tern_status tern_schema_unevaluated(const tern_schema *x, const tern_schema_rest *rest,
+                                    const tern_fact *of, const tern_json **out);
 
 // ---- Demands (schema.c) -------------------------------------------------------------------------
 

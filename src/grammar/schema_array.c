@@ -110,8 +110,11 @@ tern_status tern_schema_array_demand(const tern_array *a, uint32_t index, const 
             for (uint32_t k = 0; k < index; k++) s = tern_json_next(&a->x->doc, prefix, s);
         }
         if (s) few[n++] = tern_schema_item(a->x, s);
-        TERN_TRY(tern_schema_unevaluated(a->x, a->facts, a->n_facts, f, "unevaluatedItems",
-                                         evaluates, &(part){a, index}, &s));
+        TERN_TRY(
+            tern_schema_unevaluated(a->x,
+                                    &(tern_schema_rest){a->facts, a->n_facts, "unevaluatedItems",
+                                                        evaluates, &(part){a, index}},
+                                    f, &s));
         if (s && n < 64) few[n++] = tern_schema_item(a->x, s);
     }
     if (n == 64)
@@ -141,8 +144,18 @@ static tern_expr space(const tern_schema *x) { return tern_expr_term(x->rules, x
 
 // Adds the ways to go on with one element: contains[k..] are not decided yet. state: the counts
 // before it.
-static tern_status add_ways(builder *b, uint32_t place, size_t k, uint32_t state, uint32_t next,
-                            uint32_t weight, tern_item *items, size_t n_items, tern_expr *sum) {
+typedef struct ways {
+    builder *b;
+    uint32_t place;
+    tern_item *items;
+    tern_expr *sum;
+} ways;
+
+static tern_status add_ways(const ways *w, size_t k, uint32_t state, uint32_t next, uint32_t weight,
+                            size_t n_items) {
+    builder *b = w->b;
+    const uint32_t place = w->place;
+    tern_item *items = w->items;
     const tern_array *a = b->a;
     tern_schema *x = a->x;
     if (k < a->n_contains) {
@@ -152,11 +165,10 @@ static tern_status add_ways(builder *b, uint32_t place, size_t k, uint32_t state
         bool limited = c->high != TERN_NO_LIMIT;
         if (count < cap_of(c)) {
             items[n_items] = c->item;
-            TERN_TRY(add_ways(b, place, k + 1, rest, next + weight * (count + 1), more, items,
-                              n_items + 1, sum));
+            TERN_TRY(add_ways(w, k + 1, rest, next + weight * (count + 1), more, n_items + 1));
         }
         if (limited) items[n_items++] = tern_item_not(c->item);
-        return add_ways(b, place, k + 1, rest, next + weight * count, more, items, n_items, sum);
+        return add_ways(w, k + 1, rest, next + weight * count, more, n_items);
     }
     uint32_t demand;
     tern_expr element, tail;
@@ -172,8 +184,8 @@ static tern_status add_ways(builder *b, uint32_t place, size_t k, uint32_t state
     if (place)
         before = tern_expr_cat(x->rules, tern_expr_term(x->rules, tern_term_byte(x->terms, ',')),
                                before);
-    *sum = tern_expr_or(x->rules, *sum,
-                        tern_expr_cat(x->rules, before, tern_expr_cat(x->rules, element, tail)));
+    *w->sum = tern_expr_or(x->rules, *w->sum,
+                           tern_expr_cat(x->rules, before, tern_expr_cat(x->rules, element, tail)));
     return TERN_OK;
 }
 
@@ -187,7 +199,7 @@ static tern_status tail_of(builder *b, uint32_t place, uint32_t state, tern_expr
     bool is_last = place + 1 == b->n_places;
     if (!is_last || b->endless) {
         tern_item items[8];
-        TERN_TRY(add_ways(b, place, 0, state, 0, 1, items, 0, &sum));
+        TERN_TRY(add_ways(&(ways){b, place, items, &sum}, 0, state, 0, 1, 0));
     }
     if (enough)
         sum = tern_expr_or(

@@ -190,8 +190,10 @@ static tern_status evaluates(const tern_fact *f, const void *of, bool *out) {
 
 static tern_status add_unevaluated(items *to, const tern_fact *f, const part *p) {
     const tern_json *s;
-    TERN_TRY(tern_schema_unevaluated(p->o->x, p->o->facts, p->o->n_facts, f,
-                                     "unevaluatedProperties", evaluates, p, &s));
+    TERN_TRY(tern_schema_unevaluated(
+        p->o->x,
+        &(tern_schema_rest){p->o->facts, p->o->n_facts, "unevaluatedProperties", evaluates, p}, f,
+        &s));
     if (s) add(to, p->o->x, s);
     return TERN_OK;
 }

@@ -56,20 +56,19 @@ static bool is_within(const tern_schema *x, uint32_t scope, uint32_t outer) {
     return scope == outer;
 }
 
-tern_status tern_schema_unevaluated(const tern_schema *x, const tern_fact *f, size_t n,
-                                    const tern_fact *of, const char *name,
-                                    tern_status (*evaluates)(const tern_fact *f, const void *part,
-                                                             bool *out),
-                                    const void *part, const tern_json **out) {
+tern_status tern_schema_unevaluated(const tern_schema *x, const tern_schema_rest *rest,
+                                    const tern_fact *of, const tern_json **out) {
+    const tern_fact *f = rest->facts;
+    const char *name = rest->name;
     const tern_json *keyword = tern_schema_get(x, of->at, name);
     bool is_evaluated = false;
     *out = NULL;
     if (!keyword) return TERN_OK;
-    for (size_t i = 0; i < n && !is_evaluated; i++) {
+    for (size_t i = 0; i < rest->n && !is_evaluated; i++) {
         if (f[i].kind != TERN_FACT_SCHEMA || !is_within(x, f[i].scope, of->scope)) continue;
         // A nested schema with the same keyword has evaluated all the rest.
         is_evaluated = f[i].scope != of->scope && tern_schema_get(x, f[i].at, name);
-        if (!is_evaluated) TERN_TRY(evaluates(&f[i], part, &is_evaluated));
+        if (!is_evaluated) TERN_TRY(rest->evaluates(&f[i], rest->part, &is_evaluated));
     }
     if (!is_evaluated) *out = keyword;
     return TERN_OK;

@@ -112,10 +112,10 @@ static tern_term range_term(tern_terms *t, const digit *d, int n, uint32_t first
 }
 
 // The part of [first, last] that lies in [low, high], as digits of its distance from `base`.
-static tern_term part_term(tern_terms *t, tern_code_range r, uint32_t low, uint32_t high,
-                           uint32_t base, const digit *d, int n) {
-    if (r.first < low) r.first = low;
-    if (r.last > high) r.last = high;
+static tern_term part_term(tern_terms *t, tern_code_range r, tern_code_range within, uint32_t base,
+                           const digit *d, int n) {
+    if (r.first < within.first) r.first = within.first;
+    if (r.last > within.last) r.last = within.last;
     if (r.first > r.last) return TERN_TERM_NOTHING;
     return range_term(t, d, n, r.first - base, r.last - base);
 }
@@ -130,9 +130,11 @@ static tern_term utf8_term(tern_terms *t, tern_code_range r) {
                                  {6, "", AS_BYTE, 0x80},
                                  {6, "", AS_BYTE, 0x80}};
     const tern_term parts[] = {
-        part_term(t, r, 0, 0x7F, 0, one, 1), part_term(t, r, 0x80, 0x7FF, 0, two, 2),
-        part_term(t, r, 0x800, 0xD7FF, 0, three, 3), part_term(t, r, 0xE000, 0xFFFF, 0, three, 3),
-        part_term(t, r, 0x10000, TERN_CODE_MAX, 0, four, 4)};
+        part_term(t, r, (tern_code_range){0, 0x7F}, 0, one, 1),
+        part_term(t, r, (tern_code_range){0x80, 0x7FF}, 0, two, 2),
+        part_term(t, r, (tern_code_range){0x800, 0xD7FF}, 0, three, 3),
+        part_term(t, r, (tern_code_range){0xE000, 0xFFFF}, 0, three, 3),
+        part_term(t, r, (tern_code_range){0x10000, TERN_CODE_MAX}, 0, four, 4)};
     return tern_term_either(t, parts, 5);
 }
 
@@ -146,9 +148,10 @@ static tern_term json_term(tern_terms *t, tern_code_range r) {
     static const digit pair[] = {
         {0, "\\u", AS_HEX, 13}, {2, "", AS_HEX, 8},  {4, "", AS_HEX, 0}, {4, "", AS_HEX, 0},
         {0, "\\u", AS_HEX, 13}, {2, "", AS_HEX, 12}, {4, "", AS_HEX, 0}, {4, "", AS_HEX, 0}};
-    tern_term parts[7] = {part_term(t, r, 0, 0xD7FF, 0, four, 4),
-                          part_term(t, r, 0xE000, 0xFFFF, 0, four, 4),
-                          part_term(t, r, 0x10000, TERN_CODE_MAX, 0x10000, pair, 8)};
+    tern_term parts[7] = {
+        part_term(t, r, (tern_code_range){0, 0xD7FF}, 0, four, 4),
+        part_term(t, r, (tern_code_range){0xE000, 0xFFFF}, 0, four, 4),
+        part_term(t, r, (tern_code_range){0x10000, TERN_CODE_MAX}, 0x10000, pair, 8)};
     // Unescaped: all but controls, the quote and the backslash.
     static const tern_code_range plain[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, TERN_CODE_MAX}};
     for (size_t i = 0; i < 3; i++) {

@@ -22,16 +22,21 @@ static const char *full(char out[TERN_NAME_BYTES], const char *begin, const char
     return out;
 }
 
+// How large the weight is, and how many rows of x the state holds.
+typedef struct weight_shape {
+    int32_t n_parts;
+    int64_t n_each, n_taps, n_before;
+} weight_shape;
+
 static tern_vid convolve(tern_graph *g, tern_op op, tern_vid x, const char *name,
-                         const tern_causal_attrs *a, int32_t n_parts, int64_t n_each,
-                         int64_t n_taps, int64_t n_before) {
+                         const tern_causal_attrs *a, weight_shape s) {
     char text[TERN_NAME_BYTES];
     if (x < 0) return -1;
     tern_vid w =
-        tern_g_array(g, full(text, "", name, ".weight"), (int64_t)n_parts * n_each, n_taps);
-    if (w >= 0) g->values[w].parts = n_parts;
+        tern_g_array(g, full(text, "", name, ".weight"), (int64_t)s.n_parts * s.n_each, s.n_taps);
+    if (w >= 0) g->values[w].parts = s.n_parts;
     tern_vid bias = tern_g_vector(g, full(text, "", name, ".bias"), a->n_out);
-    tern_vid state = tern_g_fixed_state(g, full(text, "tail.", name, ""), n_before, a->n_in);
+    tern_vid state = tern_g_fixed_state(g, full(text, "tail.", name, ""), s.n_before, a->n_in);
     tern_node *n = tern_g_node(g, op);
     tern_g_in(g, n, x);
     tern_g_in(g, n, w);
@@ -43,15 +48,16 @@ static tern_vid convolve(tern_graph *g, tern_op op, tern_vid x, const char *name
 }
 
 tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name, const tern_causal_attrs *a) {
-    return convolve(g, TERN_OP_CONV1D, x, name, a, a->n_out, a->n_in, a->taps,
-                    (int64_t)(a->taps - 1) * a->dilation);
+    return convolve(
+        g, TERN_OP_CONV1D, x, name, a,
+        (weight_shape){a->n_out, a->n_in, a->taps, (int64_t)(a->taps - 1) * a->dilation});
 }
 
 tern_vid tern_g_upsample_conv(tern_graph *g, tern_vid x, const char *name,
                               const tern_causal_attrs *a) {
     int32_t groups = a->groups > 0 ? a->groups : 1;
-    tern_vid y = convolve(g, TERN_OP_UPSAMPLE_CONV, x, name, a, a->n_in, a->n_out / groups,
-                          2 * (int64_t)a->rate, 1);
+    tern_vid y = convolve(g, TERN_OP_UPSAMPLE_CONV, x, name, a,
+                          (weight_shape){a->n_in, a->n_out / groups, 2 * (int64_t)a->rate, 1});
     if (y >= 0) g->values[y].times *= a->rate;
     return y;
 }

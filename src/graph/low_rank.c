@@ -30,8 +30,19 @@ static tern_vid input_of(const tern_graph *g, const tern_node *linear) {
 }
 
 // Adds the path for linear i of g, which is already in `to`; y's readers find the sum in now[y].
-static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64_t rank,
-                            const char *scale, tern_vid *now, tern_error *err) {
+// g, and where it goes with its adapters: value v of g is value now[v] of `to`.
+typedef struct rebuilt {
+    tern_graph *to;
+    const tern_graph *g;
+    const char *scale; // the matrix between the two of each adapter, or NULL
+    tern_vid *now;
+} rebuilt;
+
+static tern_status add_path(const rebuilt *r, size_t i, int64_t rank, tern_error *err) {
+    tern_graph *to = r->to;
+    const tern_graph *g = r->g;
+    const char *scale = r->scale;
+    tern_vid *now = r->now;
     const tern_node *linear = &g->nodes[i];
     tern_value w = *weight_of(g, linear);
     tern_vid y = linear->out[0], x = now[input_of(g, linear)];
@@ -50,8 +61,11 @@ static tern_status add_path(tern_graph *to, const tern_graph *g, size_t i, int64
     return TERN_OK;
 }
 
-static tern_status rebuild(tern_graph *to, const tern_graph *g, tern_rank_fn rank_of,
-                           const void *ctx, const char *scale, tern_vid *now, tern_error *err) {
+static tern_status rebuild(const rebuilt *r, tern_rank_fn rank_of, const void *ctx,
+                           tern_error *err) {
+    tern_graph *to = r->to;
+    const tern_graph *g = r->g;
+    tern_vid *now = r->now;
     for (size_t v = 0; v < g->n_values; v++) now[v] = (tern_vid)v;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
@@ -62,7 +76,7 @@ static tern_status rebuild(tern_graph *to, const tern_graph *g, tern_rank_fn ran
         for (int k = 0; k < n->n_out; k++)
             to->values[n->out[k]].producer = (int32_t)(to->n_nodes - 1);
         int64_t rank = n->op == TERN_OP_LINEAR ? rank_of(ctx, weight_of(g, n)->name) : 0;
-        if (rank > 0) TERN_TRY(add_path(to, g, i, rank, scale, now, err));
+        if (rank > 0) TERN_TRY(add_path(r, i, rank, err));
     }
     return tern_graph_check(to, err);
 }
@@ -73,7 +87,7 @@ tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *
     TERN_TRY(tern_graph_copy(&to, g, err));
     to.n_nodes = 0; // the values keep their numbers, the nodes are added again
     tern_vid *now = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *now);
-    tern_status status = now ? rebuild(&to, g, rank_of, ctx, scale, now, err)
+    tern_status status = now ? rebuild(&(rebuilt){&to, g, scale, now}, rank_of, ctx, err)
                              : tern_fail_memory(err, g->n_values * sizeof *now);
     tern_free(now);
     to.layer = g->layer;

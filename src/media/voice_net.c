@@ -241,8 +241,12 @@ static float dot(const float *a, const float *b, size_t n) {
 }
 
 // y[o][t] of x[c][t], three taps around t * step, zeros beyond the ends; relu.
-static int convolve(const voice_net *n, int which, int n_in, int n_out, int step, const float *x,
-                    int n_x, float *y) {
+typedef struct layer {
+    int which, n_in, n_out, step;
+} layer;
+
+static int convolve(const voice_net *n, layer l, const float *x, int n_x, float *y) {
+    const int which = l.which, n_in = l.n_in, n_out = l.n_out, step = l.step;
     const float *w = numbers(n, which), *b = numbers(n, which + 1);
     int n_y = (n_x - 1) / step + 1;
     for (int o = 0; o < n_out; o++)
@@ -284,10 +288,10 @@ static float likelihood(voice_net *n, const float *hop) {
             float im = dot(numbers(n, STFT) + (BINS + k) * WINDOW, x + t * STEP, WINDOW);
             a[k * FRAMES + t] = sqrtf(re * re + im * im);
         }
-    int n_t = convolve(n, CONV0, BINS, 128, 1, a, FRAMES, b);
-    n_t = convolve(n, CONV1, 128, 64, 2, b, n_t, a);
-    n_t = convolve(n, CONV2, 64, 64, 2, a, n_t, b);
-    convolve(n, CONV3, 64, WIDTH, 1, b, n_t, a);
+    int n_t = convolve(n, (layer){CONV0, BINS, 128, 1}, a, FRAMES, b);
+    n_t = convolve(n, (layer){CONV1, 128, 64, 2}, b, n_t, a);
+    n_t = convolve(n, (layer){CONV2, 64, 64, 2}, a, n_t, b);
+    convolve(n, (layer){CONV3, 64, WIDTH, 1}, b, n_t, a);
     recur(n, a);
     float y[WIDTH];
     for (int i = 0; i < WIDTH; i++) y[i] = n->h[i] > 0 ? n->h[i] : 0;

@@ -8,15 +8,23 @@
 
 static bool has(const uint64_t *bits, int32_t id) { return bits[id / 64] >> (id % 64) & 1; }
 
-static tern_status make_set(uint64_t **bits, size_t *capacity, const int32_t *ids, size_t n,
-                            int32_t n_vocab, const char *name, tern_error *err) {
+typedef struct id_list {
+    const char *name;
+    const int32_t *ids;
+    size_t n;
+} id_list;
+
+static tern_status make_set(uint64_t **bits, size_t *capacity, id_list list, int32_t n_vocab,
+                            tern_error *err) {
+    const int32_t *ids = list.ids;
+    const size_t n = list.n;
     const size_t n_words = ((size_t)n_vocab + 63) / 64;
     if (tern_array_reserve(TERN_MEM_SESSION, bits, capacity, 0, n_words) != 0)
         return tern_fail_memory(err, n_words * sizeof **bits);
     memset(*bits, 0, n_words * sizeof **bits);
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= n_vocab)
-            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: token %d is not in 0..%d", name,
+            return tern_fail(err, TERN_ERR_ARGUMENT, "%s: token %d is not in 0..%d", list.name,
                              (int)ids[i], (int)n_vocab - 1);
         (*bits)[ids[i] / 64] |= (uint64_t)1 << (ids[i] % 64);
     }
@@ -94,11 +102,14 @@ tern_status tern_excluded_begin(tern_excluded *x, const tern_model *m,
                          (int)p->min_tokens);
     x->min_tokens = p->min_tokens;
     if (x->has_allowed)
-        TERN_TRY(make_set(&x->allowed, &x->allowed_capacity, p->allowed_token_ids,
-                          p->n_allowed_token_ids, n_vocab, "allowed_token_ids", err));
+        TERN_TRY(
+            make_set(&x->allowed, &x->allowed_capacity,
+                     (id_list){"allowed_token_ids", p->allowed_token_ids, p->n_allowed_token_ids},
+                     n_vocab, err));
     if (x->has_stops)
-        TERN_TRY(make_set(&x->stops, &x->stops_capacity, p->stop_token_ids, p->n_stop_token_ids,
-                          n_vocab, "stop_token_ids", err));
+        TERN_TRY(make_set(&x->stops, &x->stops_capacity,
+                          (id_list){"stop_token_ids", p->stop_token_ids, p->n_stop_token_ids},
+                          n_vocab, err));
     if (x->min_tokens > 0) TERN_TRY(find_ends(x, m, p, err));
     return spell_words(x, m, p, err);
 }

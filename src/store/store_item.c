@@ -32,10 +32,11 @@ static bool keep_piece(void *user, const char *text, size_t n) {
 }
 
 // Redacts by the rules, then by the caller's function.
-static tern_status redact(const tern_memory_add_params *p, const tern_redactor *r, const char *text,
-                          size_t n, tern_store_item *item, tern_strbuf *out, tern_error *err) {
+static tern_status redact(const tern_memory_add_params *p, const tern_redactor *r, tern_str text,
+                          tern_store_item *item, tern_strbuf *out, tern_error *err) {
     tern_strbuf ruled = {0};
-    tern_status status = tern_redact(r, text, n, p->redact ? &ruled : out, &item->n_redacted, err);
+    tern_status status =
+        tern_redact(r, text.ptr, text.len, p->redact ? &ruled : out, &item->n_redacted, err);
     if (status == TERN_OK && p->redact) {
         keeper k = {out};
         if (!p->redact(p->user, tern_strbuf_text(&ruled), ruled.len, keep_piece, &k))
@@ -47,7 +48,7 @@ static tern_status redact(const tern_memory_add_params *p, const tern_redactor *
             status = check_text(tern_strbuf_text(out), out->len, "redaction", err);
     }
     tern_strbuf_free(&ruled);
-    return status == TERN_OK && out->failed ? tern_fail_memory(err, n) : status;
+    return status == TERN_OK && out->failed ? tern_fail_memory(err, text.len) : status;
 }
 
 // ---- Metadata -----------------------------------------------------------------------------------
@@ -93,8 +94,8 @@ static tern_status put_scalar(metadata_writer *m, const char *key, const tern_js
     if (status == TERN_OK)
         status = check_text(tern_strbuf_text(&before), before.len, "metadata", err);
     if (status == TERN_OK)
-        status =
-            redact(m->p, m->redactor, tern_strbuf_text(&before), before.len, m->item, &after, err);
+        status = redact(m->p, m->redactor, (tern_str){tern_strbuf_text(&before), before.len},
+                        m->item, &after, err);
     bool same = after.len == before.len &&
                 memcmp(tern_strbuf_text(&after), tern_strbuf_text(&before), before.len) == 0;
     if (status == TERN_OK && same)
@@ -224,11 +225,12 @@ static tern_status make(tern_memory_store *s, tern_store_item *out, const tern_m
                         const tern_memory_add_params *p, const tern_redactor *r, tern_error *err) {
     const char *text = item->n_bytes ? item->text : "";
     TERN_TRY(check_text(text, item->n_bytes, item->source ? item->source : "text", err));
-    TERN_TRY(redact(p, r, text, item->n_bytes, out, &out->text, err));
+    TERN_TRY(redact(p, r, (tern_str){text, item->n_bytes}, out, &out->text, err));
     if (item->source) {
         out->has_source = true;
         TERN_TRY(check_text(item->source, strlen(item->source), "source", err));
-        TERN_TRY(redact(p, r, item->source, strlen(item->source), out, &out->source, err));
+        TERN_TRY(
+            redact(p, r, (tern_str){item->source, strlen(item->source)}, out, &out->source, err));
     }
     TERN_TRY(make_metadata(out, item->metadata ? item->metadata : "{}", p, r, err));
     out->created = item->created;

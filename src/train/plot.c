@@ -239,15 +239,15 @@ static size_t n_characters(const tern_strbuf *text) {
 }
 
 // The line, and its last value; in the top right corner, which falling curves leave free.
-static void draw_entry(const char *color, bool is_valid, const char *what, double last, int x,
-                       int y, tern_strbuf *out) {
+static void draw_entry(const char *color, bool is_valid, double last, int x, int y,
+                       tern_strbuf *out) {
     tern_strbuf_printf(out,
                        "<line x1='%d' x2='%d' y1='%d' y2='%d' stroke='%s' %s/>"
                        "<text x='%d' y='%d'>%s</text>"
                        "<text x='%d' y='%d' text-anchor='end'>%.4f</text>\n",
                        x, x + 26, y - 4, y - 4, color,
                        is_valid ? "stroke-width='2.4'" : "stroke-width='1.4' opacity='0.55'",
-                       x + 34, y, what, x + 186, y, last);
+                       x + 34, y, is_valid ? "held out" : "training", x + 186, y, last);
 }
 
 static void draw_legend(const image *p, tern_strbuf *out) {
@@ -270,10 +270,10 @@ static void draw_legend(const image *p, tern_strbuf *out) {
         tern_strbuf_printf(out, "<text x='%d' y='%d' font-weight='bold' fill='%s'>%s</text>\n",
                            x + 8, y, color, tern_strbuf_text(&c->name));
         y += 18;
-        draw_entry(color, false, "training", c->train.points[c->train.n - 1].y, x + 8, y, out);
+        draw_entry(color, false, c->train.points[c->train.n - 1].y, x + 8, y, out);
         if (c->valid.n == 0) continue;
         y += 18;
-        draw_entry(color, true, "held out", c->valid.points[c->valid.n - 1].y, x + 8, y, out);
+        draw_entry(color, true, c->valid.points[c->valid.n - 1].y, x + 8, y, out);
     }
 }
 

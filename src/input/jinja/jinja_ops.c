@@ -266,8 +266,12 @@ static int64_t clamp_index(int64_t i, int64_t n, bool backwards) {
 }
 
 // Elements at first, first + step, ... (count of them) of a string of n characters.
-static bool slice_string(jrun *r, jvalue v, int64_t n, int64_t first, int64_t step, int64_t count,
-                         jvalue *out) {
+typedef struct slice {
+    int64_t first, step, count;
+} slice;
+
+static bool slice_string(jrun *r, jvalue v, int64_t n, slice s, jvalue *out) {
+    const int64_t first = s.first, step = s.step, count = s.count;
     bool wide = (uint32_t)n != v.n; // some characters have several bytes
     uint32_t *starts = NULL;
     size_t mark = r->out->len;
@@ -315,7 +319,7 @@ bool tern_jinja_slice(jrun *r, jvalue v, const jvalue *start, const jvalue *stop
     count = back ? (from - to - by - 1) / -by : (to - from + by - 1) / by;
     if (count < 0) count = 0;
     if (count == 0) from = 0;
-    if (v.type == J_STRING) return slice_string(r, v, n, from, by, count, out);
+    if (v.type == J_STRING) return slice_string(r, v, n, (slice){from, by, count}, out);
     if (!tern_jinja_list_new(r, v.list->kind, (size_t)count, out)) return false;
     for (int64_t i = 0; i < count; i++, from += by) out->list->items[i] = v.list->items[from];
     out->list->n = (uint32_t)count;

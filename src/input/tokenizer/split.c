@@ -177,12 +177,15 @@ static void find_class(const tern_pattern *p, const char *text, size_t n, size_t
     *end = p->kind == TERN_PATTERN_DIGITS ? run_of(text, n, c.end, TERN_CHAR_NUMBER, n) : c.end;
 }
 
-tern_status tern_pattern_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
-                              size_t from, size_t *start, size_t *end, tern_error *err) {
+tern_status tern_pattern_find(const tern_pattern *p, tern_matcher *m, tern_str all, size_t from,
+                              tern_match_span *out, tern_error *err) {
+    const char *text = all.ptr;
+    const size_t n = all.len;
+    size_t *start = &out->start, *end = &out->end;
     *start = *end = n;
     if (from >= n) return TERN_OK;
     switch (p->kind) {
-    case TERN_PATTERN_REGEX: return tern_regex_find(p, m, text, n, from, start, end, err);
+    case TERN_PATTERN_REGEX: return tern_regex_find(p, m, all, from, out, err);
     case TERN_PATTERN_LLAMA3:
         *start = from;
         *end = tern_split_llama3(text, n, from, p->max_digits, p->fold);

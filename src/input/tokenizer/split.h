@@ -52,9 +52,12 @@ void tern_matcher_close(tern_matcher *m);
 // ahead again and again fail instead of hanging.
 void tern_matcher_begin(tern_matcher *m, size_t n_text);
 
-// Finds the first match in text[from..n): sets *start and *end, start <= end; *start = n: none.
-tern_status tern_pattern_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
-                              size_t from, size_t *start, size_t *end, tern_error *err);
+// Finds the first match in text[from..len): start <= end; start = len: none.
+typedef struct tern_match_span {
+    size_t start, end;
+} tern_match_span;
+tern_status tern_pattern_find(const tern_pattern *p, tern_matcher *m, tern_str text, size_t from,
+                              tern_match_span *out, tern_error *err);
 
 // The hand-written patterns: the end of the match at `at`, at < n (they match everywhere).
 size_t tern_split_llama3(const char *text, size_t n, size_t at, int max_digits, bool fold);
@@ -63,8 +66,8 @@ size_t tern_split_gpt2(const char *text, size_t n, size_t at);
 // PCRE2's part of the above (split_regex.c).
 tern_status tern_regex_compile(tern_pattern *p, tern_error *err);
 void tern_regex_free(void *code);
-tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
-                            size_t from, size_t *start, size_t *end, tern_error *err);
+tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, tern_str text, size_t from,
+                            tern_match_span *out, tern_error *err);
 
 // ---- Splitters ----------------------------------------------------------------------------------
 

@@ -133,35 +133,37 @@ static size_t window_end(const char *text, size_t n, size_t from, size_t window)
     return end;
 }
 
-// One search in text[from..edge); only: just for a match that begins at `from`.
-static int search(const tern_pattern *p, tern_matcher *m, const char *text, size_t edge,
-                  size_t from, bool only, bool partial) {
+// One search in text from `from` on; only: just for a match that begins at `from`.
+static int search(const tern_pattern *p, tern_matcher *m, tern_str text, size_t from, bool only,
+                  bool partial) {
     uint32_t options = PCRE2_NO_UTF_CHECK | (partial ? PCRE2_PARTIAL_HARD : 0);
-    uint32_t steps = STEPS_PER_START + STEPS_PER_BYTE * (uint32_t)(edge - from);
+    uint32_t steps = STEPS_PER_START + STEPS_PER_BYTE * (uint32_t)(text.len - from);
     pcre2_set_match_limit(m->context, steps);
     pcre2_set_offset_limit(m->context, only ? from : PCRE2_UNSET);
-    int rc = pcre2_match(p->code, (PCRE2_SPTR)text, edge, from, options, m->match, m->context);
+    int rc =
+        pcre2_match(p->code, (PCRE2_SPTR)text.ptr, text.len, from, options, m->match, m->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(p->code, (PCRE2_SPTR)text, edge, from, options | PCRE2_NO_JIT, m->match,
-                         m->context);
+        rc = pcre2_match(p->code, (PCRE2_SPTR)text.ptr, text.len, from, options | PCRE2_NO_JIT,
+                         m->match, m->context);
     return rc;
 }
 
-tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, const char *text, size_t n,
-                            size_t from, size_t *start, size_t *end, tern_error *err) {
+tern_status tern_regex_find(const tern_pattern *p, tern_matcher *m, tern_str all, size_t from,
+                            tern_match_span *out, tern_error *err) {
+    const char *text = all.ptr;
+    const size_t n = all.len;
     if (!prepare(m)) return tern_fail_memory(err, 1 << 10);
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(m->match);
     size_t window = WINDOW_MIN;
-    *start = *end = n;
+    out->start = out->end = n;
     while (from < n) {
         bool only = window > WINDOW_MIN;
         size_t edge = window_end(text, n, from, window);
         if (only && edge - from > m->budget) break;
         if (only) m->budget -= edge - from;
-        int rc = search(p, m, text, edge, from, only, edge < n && window < WINDOW_MAX);
+        int rc = search(p, m, (tern_str){text, edge}, from, only, edge < n && window < WINDOW_MAX);
         if (rc >= 0 && span[0] >= from && span[1] >= span[0] && span[1] <= n) {
-            *start = span[0];
-            *end = span[1];
+            *out = (tern_match_span){span[0], span[1]};
             return TERN_OK;
         }
         if (rc == PCRE2_ERROR_PARTIAL && span[0] >= from && span[0] < edge) {

@@ -68,9 +68,10 @@ static tern_status split_piece(const tern_split_step *step, tern_pieces *p, tern
     split_state s = {.first = p->spare_n};
     size_t done = 0, from = 0;
     while (from < piece.n) {
-        size_t start, end;
-        TERN_TRY(
-            tern_pattern_find(&step->pattern, &p->matcher, text, piece.n, from, &start, &end, err));
+        tern_match_span span;
+        TERN_TRY(tern_pattern_find(&step->pattern, &p->matcher, (tern_str){text, piece.n}, from,
+                                   &span, err));
+        const size_t start = span.start, end = span.end;
         if (start >= piece.n) break;
         from = end;
         if (end == start) // an empty match: go on after the next character

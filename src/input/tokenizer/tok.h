@@ -137,10 +137,10 @@ typedef struct tern_added { // sorted by text
 tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_error *err);
 void tern_added_sort(tern_added *a); // once, after the last push
 void tern_added_free(tern_added *a);
-// Finds the first added token from `from` on, the longest one there; *start = n: none. Special
+// Finds the first added token from `from` on, the longest one there; start = len: none. Special
 // tokens count only if `special`. The span includes white space that the token strips.
-const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
-                                        size_t n, size_t from, size_t *start, size_t *end);
+const tern_added_token *tern_added_find(const tern_added *a, bool special, tern_str text,
+                                        size_t from, tern_match_span *out);
 
 // ---- WordPiece and Unigram (tok_pieces.c) -------------------------------------------------------
 

@@ -124,9 +124,11 @@ static size_t strip_right(const char *text, size_t n, size_t at) {
     return at;
 }
 
-const tern_added_token *tern_added_find(const tern_added *a, bool special, const char *text,
-                                        size_t n, size_t from, size_t *start, size_t *end) {
-    *start = *end = n;
+const tern_added_token *tern_added_find(const tern_added *a, bool special, tern_str all,
+                                        size_t from, tern_match_span *out) {
+    const char *text = all.ptr;
+    const size_t n = all.len;
+    out->start = out->end = n;
     if (a->n == 0) return NULL;
     for (size_t at = from; at < n; at++) {
         unsigned char first = (unsigned char)text[at];
@@ -138,8 +140,8 @@ const tern_added_token *tern_added_find(const tern_added *a, bool special, const
             at = stop - 1; // none here, nor inside this token
             continue;
         }
-        *start = token->lstrip ? strip_left(text, from, at) : at;
-        *end = token->rstrip ? strip_right(text, n, stop) : stop;
+        out->start = token->lstrip ? strip_left(text, from, at) : at;
+        out->end = token->rstrip ? strip_right(text, n, stop) : stop;
         return token;
     }
     return NULL;

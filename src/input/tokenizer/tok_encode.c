@@ -183,11 +183,11 @@ static tern_status encode_plain(encoder *e, const char *text, size_t n, bool is_
 // text, cut at the others.
 static tern_status encode_text(encoder *e, int stage, const char *text, size_t n, bool is_first) {
     for (size_t at = 0; at < n;) {
-        size_t start, end;
+        tern_match_span found;
         const tern_added_token *token =
-            tern_added_find(&e->t->added[stage], e->special, text, n, at, &start, &end);
+            tern_added_find(&e->t->added[stage], e->special, (tern_str){text, n}, at, &found);
         const char *part = text + at;
-        size_t n_part = start - at;
+        size_t n_part = found.start - at;
         bool first = is_first && at == 0;
         if (stage == 0 && n_part > 0) {
             TERN_TRY(tern_normalizer_run(&e->t->normalizer, &e->pieces.matcher, e->normal, &part,
@@ -196,7 +196,7 @@ static tern_status encode_text(encoder *e, int stage, const char *text, size_t n
         } else if (n_part > 0)
             TERN_TRY(encode_plain(e, part, n_part, first));
         if (token) TERN_TRY(append(e, token->id));
-        at = end;
+        at = found.end;
     }
     return TERN_OK;
 }

@@ -33,8 +33,9 @@ static tern_status replace(const tern_norm_step *s, tern_matcher *m, const char 
     size_t done = 0, from = 0;
     tern_matcher_begin(m, n);
     while (from < n) {
-        size_t start, end;
-        TERN_TRY(tern_pattern_find(&s->pattern, m, text, n, from, &start, &end, err));
+        tern_match_span span;
+        TERN_TRY(tern_pattern_find(&s->pattern, m, (tern_str){text, n}, from, &span, err));
+        const size_t start = span.start, end = span.end;
         if (start >= n) break;
         tern_strbuf_append(out, text + done, start - done);
         tern_strbuf_append(out, s->content, s->n_content);

@@ -195,8 +195,10 @@ static void offer_tokens(const tern_tokenizer *t, const char *text, size_t n, si
     if (!any_one) offer(places, at, at + one, u->unknown, -1);
 }
 
-static tern_status append_token(const tern_tokenizer *t, const char *text, size_t n, int32_t id,
+static tern_status append_token(const tern_tokenizer *t, tern_str piece, int32_t id,
                                 bool *was_unknown, tern_ids *out, tern_error *err) {
+    const char *text = piece.ptr;
+    const size_t n = piece.len;
     bool unknown = id < 0, bytes = unknown && t->byte_fallback;
     for (size_t i = 0; bytes && i < n; i++) bytes = t->byte_ids[(unsigned char)text[i]] >= 0;
     for (size_t i = 0; bytes && i < n; i++)
@@ -225,6 +227,7 @@ tern_status tern_unigram_encode(const tern_tokenizer *t, const char *text, size_
     }
     bool was_unknown = false;
     for (size_t at = 0, to = n ? end : 0; at < n; at = to, to = s->places[at].from)
-        TERN_TRY(append_token(t, text + at, to - at, s->places[to].id, &was_unknown, out, err));
+        TERN_TRY(append_token(t, (tern_str){text + at, to - at}, s->places[to].id, &was_unknown,
+                              out, err));
     return TERN_OK;
 }

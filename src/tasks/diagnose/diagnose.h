@@ -33,17 +33,20 @@ typedef struct tern_difference {
     bool is_whole;   // an encoder's
     bool same_top;   // whether the greatest logit of each row is the same
 } tern_difference;
+typedef struct tern_comparison {
+    const tern_graph *g;
+    tern_run *wanted, *tested;
+    double tolerance;
+} tern_comparison;
 // Runs the tokens on both, and compares all intermediate values. A relative distance (of lengths of
 // rows) up to the tolerance is allowed; 0: the bits must be the same. The greatest logit may differ
 // only if `wanted` has the two nearly as great.
-tern_status tern_compare(const tern_graph *g, tern_run *wanted, tern_run *tested,
-                         const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
-                         tern_error *err);
+tern_status tern_compare(const tern_comparison *c, const int32_t *ids, int32_t n_ids,
+                         tern_difference *out, tern_error *err);
 // Runs the tokens as in generation: only the rows at the end are compared, and for an encoder the
 // text's vector.
-tern_status tern_compare_run(const tern_graph *g, tern_run *wanted, tern_run *tested,
-                             const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
-                             tern_difference *out, tern_error *err);
+tern_status tern_compare_run(const tern_comparison *c, const int32_t *ids, int32_t n_ids,
+                             int32_t pos, tern_difference *out, tern_error *err);
 // Whether the model reads each text as a whole, so that no text can be continued.
 bool tern_compare_is_whole(const tern_graph *g);
 void tern_report_difference(tern_report *r, const char *name, const tern_difference *d,

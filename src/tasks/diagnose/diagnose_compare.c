@@ -127,15 +127,15 @@ static tern_status given_make(given *x, const tern_graph *g, tern_batch *b, tern
     return TERN_OK;
 }
 
-tern_status tern_compare(const tern_graph *g, tern_run *wanted, tern_run *tested,
-                         const int32_t *ids, int32_t n_ids, double tolerance, tern_difference *out,
-                         tern_error *err) {
+tern_status tern_compare(const tern_comparison *c, const int32_t *ids, int32_t n_ids,
+                         tern_difference *out, tern_error *err) {
+    const tern_graph *g = c->g;
     *out = (tern_difference){.is_whole = tern_compare_is_whole(g)};
     tern_status status = TERN_OK;
     int64_t n_vocab = n_scores(g);
     size_t n_logits = (size_t)n_ids * (size_t)n_vocab;
     float *logits = tern_alloc_array(TERN_MEM_MISC, 2 * n_logits, sizeof *logits);
-    traced t = {.g = g, .tolerance = tolerance, .out = out};
+    traced t = {.g = g, .tolerance = c->tolerance, .out = out};
     given inputs = {.n = 0};
     t.values = tern_alloc_array(TERN_MEM_MISC, g->n_values + 1, sizeof *t.values);
     if (!logits || !t.values) {
@@ -147,13 +147,13 @@ tern_status tern_compare(const tern_graph *g, tern_run *wanted, tern_run *tested
     tern_batch again = b;
     tern_batch_bind(&b, tern_graph_scores(g), logits);
     tern_batch_bind(&again, tern_graph_scores(g), logits + n_logits);
-    TERN_TRY_GOTO(tern_run_trace(wanted, &b, 0, keep, &t, err));
+    TERN_TRY_GOTO(tern_run_trace(c->wanted, &b, 0, keep, &t, err));
     if (t.failed) {
         status = tern_fail_memory(err, n_logits);
         goto fail;
     }
-    TERN_TRY_GOTO(tern_run_trace(tested, &again, 0, compare, &t, err));
-    compare_logits(logits, logits + n_logits, (size_t)n_ids, (size_t)n_vocab, tolerance, out);
+    TERN_TRY_GOTO(tern_run_trace(c->tested, &again, 0, compare, &t, err));
+    compare_logits(logits, logits + n_logits, (size_t)n_ids, (size_t)n_vocab, c->tolerance, out);
     if (out->n_values == 0) // an empty comparison proves nothing
         snprintf(out->name, sizeof out->name, "no value on the way was seen, which");
 fail:
@@ -170,9 +170,8 @@ typedef struct results {
     float *rows, *vector;
 } results;
 
-static tern_status run(const tern_graph *g, tern_run *s, const int32_t *ids, int32_t n_ids,
-                       int32_t pos, const results *r, tern_error *err) {
-    tern_batch b = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids};
+static tern_status run(const tern_graph *g, tern_run *s, tern_batch b, int32_t pos,
+                       const results *r, tern_error *err) {
     given inputs = {.n = 0};
     tern_status status = given_make(&inputs, g, &b, err);
     tern_batch_bind(&b, tern_graph_scores(g), r->rows);
@@ -182,9 +181,10 @@ static tern_status run(const tern_graph *g, tern_run *s, const int32_t *ids, int
     return status;
 }
 
-tern_status tern_compare_run(const tern_graph *g, tern_run *wanted, tern_run *tested,
-                             const int32_t *ids, int32_t n_ids, int32_t pos, double tolerance,
-                             tern_difference *out, tern_error *err) {
+tern_status tern_compare_run(const tern_comparison *c, const int32_t *ids, int32_t n_ids,
+                             int32_t pos, tern_difference *out, tern_error *err) {
+    const tern_graph *g = c->g;
+    const tern_batch batch = {.ids = ids, .n_tokens = n_ids, .n_outputs = n_ids};
     tern_vid v = tern_graph_find(g, "embedding");
     results a = {.n_rows = (size_t)n_ids, .n_cols = (size_t)n_scores(g)}, b;
     *out = (tern_difference){.is_whole = tern_compare_is_whole(g)};
@@ -197,12 +197,12 @@ tern_status tern_compare_run(const tern_graph *g, tern_run *wanted, tern_run *te
     b = a;
     b.rows += n;
     b.vector += n;
-    tern_status status = run(g, wanted, ids, n_ids, pos, &a, err);
-    if (status == TERN_OK) status = run(g, tested, ids, n_ids, pos, &b, err);
-    if (status == TERN_OK) compare_logits(a.rows, b.rows, a.n_rows, a.n_cols, tolerance, out);
+    tern_status status = run(g, c->wanted, batch, pos, &a, err);
+    if (status == TERN_OK) status = run(g, c->tested, batch, pos, &b, err);
+    if (status == TERN_OK) compare_logits(a.rows, b.rows, a.n_rows, a.n_cols, c->tolerance, out);
     if (status == TERN_OK && a.n_vector) {
         out->error = distance_of_row(b.vector, a.vector, a.n_vector);
-        if (out->error > tolerance && !out->name[0])
+        if (out->error > c->tolerance && !out->name[0])
             snprintf(out->name, sizeof out->name, "embedding");
     }
     tern_free(room);

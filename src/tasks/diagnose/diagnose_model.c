@@ -85,13 +85,14 @@ static tern_status check_values(tern_report *report, tern_model *wanted, tern_mo
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
     TERN_TRY_GOTO(tern_run_open(&a, wanted, &desc, err));
     TERN_TRY_GOTO(tern_run_open(&b, tested, &desc, err));
-    TERN_TRY_GOTO(tern_compare(g, &a, &b, ids, N_TOKENS, tolerance, &d, err));
+    const tern_comparison pair = {g, &a, &b, tolerance};
+    TERN_TRY_GOTO(tern_compare(&pair, ids, N_TOKENS, &d, err));
     const char *what = d.is_whole ? "hidden values" : "hidden values and logits";
     tern_report_difference(report, what, &d, tolerance);
     for (int32_t i = 0; i < N_STEPS; i++) {
         bool whole = d.is_whole;
         int32_t pos = whole ? 0 : N_TOKENS + i, n = whole ? N_TOKENS / 2 + i : 1;
-        TERN_TRY_GOTO(tern_compare_run(g, &a, &b, ids + pos, n, pos, tolerance, &d, err));
+        TERN_TRY_GOTO(tern_compare_run(&pair, ids + pos, n, pos, &d, err));
         const char *names[] = {whole ? "a shorter text" : "a single token",
                                whole ? "another text" : "another token"};
         tern_report_difference(report, names[i], &d, tolerance);

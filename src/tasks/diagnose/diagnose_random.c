@@ -169,16 +169,16 @@ static void rig_close(rig *r, const subject *s) {
 
 static tern_status compare(tern_report *report, const trial *t, const subject *s, rig *wanted,
                            rig *tested, tern_error *err) {
-    tern_run *a = &wanted->run, *b = &tested->run;
     double on_gpu = t->config.bitlinear ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
+    const tern_comparison pair = {&s->fused, &wanted->run, &tested->run, tolerance};
     tern_difference d, worst;
     int32_t ids[32];
     for (int32_t i = 0; i < 32; i++) ids[i] = (int32_t)(tern_mix64((uint64_t)i) % N_VOCAB);
-    TERN_TRY(tern_compare(&s->fused, a, b, ids, t->n_tokens, tolerance, &worst, err));
+    TERN_TRY(tern_compare(&pair, ids, t->n_tokens, &worst, err));
     for (int32_t i = 0; i < N_STEPS && !worst.name[0]; i++) {
         int32_t pos = worst.is_whole ? 0 : t->n_tokens + i, n = worst.is_whole ? 10 + i : 1;
-        TERN_TRY(tern_compare_run(&s->fused, a, b, ids + pos, n, pos, tolerance, &d, err));
+        TERN_TRY(tern_compare_run(&pair, ids + pos, n, pos, &d, err));
         if (d.error > worst.error) worst.error = d.error;
         if (d.logits > worst.logits) worst.logits = d.logits;
         worst.same_top = worst.same_top && d.same_top;

@@ -61,9 +61,9 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
         tern_run_open_plan(&y, &tern_backend_cpu, b->now->graphs[0].plan, &b->graphs[0].fused,
                            &desc, &err) == TERN_OK) {
         tern_difference d;
-        CHECK(tern_compare(ga, &x, &x, ids, 7, 0, &d, &err) == TERN_OK);
+        CHECK(tern_compare(&(tern_comparison){ga, &x, &x, 0}, ids, 7, &d, &err) == TERN_OK);
         CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
-        CHECK(tern_compare(ga, &x, &y, ids, 7, 1e-4, &d, &err) == TERN_OK);
+        CHECK(tern_compare(&(tern_comparison){ga, &x, &y, 1e-4}, ids, 7, &d, &err) == TERN_OK);
         // The changed matrix computes the residual after the attention of layer 1.
         tern_vid v = tern_graph_find(ga, d.name);
         bool found = v >= 0 && ga->values[v].producer >= 0;
@@ -108,7 +108,8 @@ static bool differs(said *wanted, said *tested, double tolerance) {
     const int32_t ids[N_SAID] = {0};
     tern_difference d;
     tern_error err = {0};
-    CHECK(tern_compare(&g, &a, &b, ids, N_SAID, tolerance, &d, &err) == TERN_OK);
+    CHECK(tern_compare(&(tern_comparison){&g, &a, &b, tolerance}, ids, N_SAID, &d, &err) ==
+          TERN_OK);
     return d.name[0] != 0;
 }
 

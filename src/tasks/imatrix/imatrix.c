@@ -300,8 +300,12 @@ static tern_status collect(job *j, const char *out, tern_error *err) {
         j->matrices[i].sums = j->sources[j->of[i]].sums;
         j->matrices[i].counts = j->sources[j->of[i]].counts;
     }
-    return tern_collected_write(j->matrices, j->n_matrices, out, j->desc->dataset, j->n_windows,
-                                j->window, err);
+    return tern_collected_write(&(tern_collection){.list = j->matrices,
+                                                   .n = j->n_matrices,
+                                                   .dataset = j->desc->dataset,
+                                                   .n_chunks = j->n_windows,
+                                                   .chunk_size = j->window},
+                                out, err);
 }
 
 tern_status tern_imatrix(tern_model *m, const char *out, const tern_imatrix_desc *desc,

@@ -37,8 +37,12 @@ typedef struct tern_collected { // of one matrix
     const double *counts;    // [n_parts] rows
 } tern_collected;
 
-tern_status tern_collected_write(const tern_collected *list, size_t n, const char *path,
-                                 const char *dataset, int64_t n_chunks, int64_t chunk_size,
-                                 tern_error *err);
+typedef struct tern_collection {
+    const tern_collected *list;
+    size_t n;
+    const char *dataset;          // or NULL
+    int64_t n_chunks, chunk_size; // of the text; chunk_size tokens each
+} tern_collection;
+tern_status tern_collected_write(const tern_collection *c, const char *path, tern_error *err);
 
 #endif

@@ -236,15 +236,16 @@ static tern_status write_floats(tern_gguf_writer *w, const double *x, int64_t n,
     return TERN_OK;
 }
 
-static tern_status write_all(tern_gguf_writer *w, const tern_collected *list, size_t n,
-                             const char *dataset, int64_t n_chunks, int64_t chunk_size,
-                             tern_error *err) {
+static tern_status write_all(tern_gguf_writer *w, const tern_collection *c, tern_error *err) {
+    const tern_collected *list = c->list;
+    const size_t n = c->n;
+    const char *dataset = c->dataset;
     const tern_str name = {dataset, dataset ? strlen(dataset) : 0};
     // Failures here are reported when the writer is finished.
     tern_gguf_put_str(w, "general.type", (tern_str){"imatrix", 7});
     tern_gguf_put_strings(w, "imatrix.datasets", &name, dataset ? 1 : 0);
-    tern_gguf_put_int(w, "imatrix.chunk_count", TERN_META_U32, n_chunks);
-    tern_gguf_put_int(w, "imatrix.chunk_size", TERN_META_U32, chunk_size);
+    tern_gguf_put_int(w, "imatrix.chunk_count", TERN_META_U32, c->n_chunks);
+    tern_gguf_put_int(w, "imatrix.chunk_size", TERN_META_U32, c->chunk_size);
     for (size_t i = 0; i < n; i++) declare(w, &list[i]);
     for (size_t i = 0; i < n; i++) {
         TERN_TRY(write_floats(w, list[i].sums, list[i].n_cols * list[i].n_parts, err));
@@ -253,12 +254,10 @@ static tern_status write_all(tern_gguf_writer *w, const tern_collected *list, si
     return tern_gguf_writer_finish(w, err);
 }
 
-tern_status tern_collected_write(const tern_collected *list, size_t n, const char *path,
-                                 const char *dataset, int64_t n_chunks, int64_t chunk_size,
-                                 tern_error *err) {
+tern_status tern_collected_write(const tern_collection *c, const char *path, tern_error *err) {
     tern_gguf_writer *w;
     TERN_TRY(tern_gguf_writer_open(&w, path, 0, err));
-    tern_status status = write_all(w, list, n, dataset, n_chunks, chunk_size, err);
+    tern_status status = write_all(w, c, err);
     tern_gguf_writer_free(w);
     return status;
 }
