@@ -7,27 +7,6 @@
 #include <unistd.h>
 #include "apps/hub/hub.h"
 
-// ---- Where models are --------------------------------------------------------------------------
-
-// A folder from the environment, joined with more; NULL: it is not set.
-static char *from_variable(const char *name, const char *more) {
-    const char *value = getenv(name);
-    text t = {0};
-    if (!value || !*value) return NULL;
-    text_puts(&t, value);
-    text_puts(&t, more);
-    return t.ptr;
-}
-
-const char *models_folder(const char *given) {
-    static char *found;
-    if (given) return given;
-    if (!found) found = from_variable("TERN_MODELS", "");
-    if (!found) found = from_variable("XDG_DATA_HOME", "/tern/models");
-    if (!found) found = from_variable("HOME", "/.local/share/tern/models");
-    return found ? found : "models";
-}
-
 // ---- Printing ----------------------------------------------------------------------------------
 
 static void put_text(FILE *f, const char *key, const char *s) {

@@ -2,7 +2,6 @@
 #include "cli.h"
 
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,35 +61,6 @@ const command cli_commands[] = {
      "chains of tokens for speculation, from shards of text or the model's own", cmd_mine, NULL},
     {0},
 };
-
-static int complain(int status, const char *format, va_list args) {
-    char *line = NULL; // of any length, like the names in it
-    if (vasprintf(&line, format, args) < 0) {
-        fprintf(stderr, "tern: out of memory\n");
-        return status;
-    }
-    fputs("tern: ", stderr);
-    put_plain(stderr, line); // one line; quoted text cannot hide or control the terminal
-    fputc('\n', stderr);
-    free(line);
-    return status;
-}
-
-int fail(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    int status = complain(EXIT_FAILED, format, args);
-    va_end(args);
-    return status;
-}
-
-int bad_usage(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    int status = complain(EXIT_USAGE, format, args);
-    va_end(args);
-    return status;
-}
 
 static const command *find_command(const char *name) {
     for (const command *c = cli_commands; c->name; c++)

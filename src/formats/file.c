@@ -1,4 +1,4 @@
-// Opening, closing and querying: common to both containers.
+// Building, closing and querying: common to both containers.
 #include "formats/file_private.h"
 
 #include <errno.h>
@@ -134,67 +134,6 @@ tern_status tern_file_check_layout(tern_file *file, size_t first, const tern_blo
     return status;
 }
 
-// ---- Opening by path ---------------------------------------------------------------------------
-
-// "a/b.safetensors" opens the folder "a" and names "b.safetensors"; "a/b.json" and "a/b.model" only
-// a tokenizer.
-static tern_status open_folder_of(tern_file *file, const char *path, tern_error *err) {
-    const char *slash = strrchr(path, '/');
-    size_t n_folder = slash ? (size_t)(slash - path) : 0;
-    tern_str folder = n_folder ? (tern_str){path, n_folder} : slash ? TERN_STR("/") : TERN_STR(".");
-    char *copy = tern_strndup(TERN_MEM_MISC, folder.ptr, folder.len);
-    if (!copy) return tern_fail_memory(err, folder.len + 1);
-    const char *name = slash ? slash + 1 : path;
-    if (tern_name_ends(name, ".index.json")) name = NULL;
-    bool tokenizer = name && (tern_name_ends(name, ".json") || tern_name_ends(name, ".model"));
-    tern_status status = tokenizer ? tern_hf_open_tokenizer(file, copy, name, err)
-                                   : tern_hf_open_folder(file, copy, name, err);
-    tern_free(copy);
-    return status;
-}
-
-// When files that belong together are replaced, such as a split set, the first file is removed
-// first.
-static tern_status check_whole(const char *path, tern_error *err) {
-    if (!*tern_path_name(path)) return TERN_OK; // "folder/"
-    char *folder = tern_path_folder(path);
-    if (!folder) return tern_fail_memory(err, strlen(path) + 1);
-    tern_status status = tern_out_check(folder, tern_path_name(path), err);
-    tern_free(folder);
-    return status;
-}
-
-static tern_status open_any(tern_file *file, const char *path, tern_error *err) {
-    TERN_TRY(check_whole(path, err));
-    tern_path_kind kind = tern_path_look(path);
-    if (kind == TERN_PATH_NONE)
-        return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (kind == TERN_PATH_FOLDER) return tern_hf_open_folder(file, path, NULL, err);
-    if (tern_name_ends(path, ".safetensors") || tern_name_ends(path, ".json") ||
-        tern_name_ends(path, ".model"))
-        return open_folder_of(file, path, err);
-    return tern_gguf_open_files(file, path, err);
-}
-
-tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
-    tern_file *file;
-    *out = NULL;
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    // Otherwise a GGUF would seem big-endian, and a safetensors' header longer than the file.
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "%.300s: tern reads models on little-endian machines, and this one is "
-                     "big-endian",
-                     path);
-#endif
-    TERN_TRY(tern_file_new(&file, path, err));
-    tern_status status = open_any(file, path, err);
-    if (status == TERN_OK)
-        *out = file;
-    else
-        tern_file_close(file);
-    return status;
-}
-
 // ---- Look-up -----------------------------------------------------------------------------------
 
 const tern_tensor *tern_file_tensor(const tern_file *file, const char *name) {
@@ -207,6 +146,25 @@ const tern_meta *tern_file_meta(const tern_file *file, const char *key) {
     int64_t i =
         tern_name_index_find(&file->priv->meta_index, file->metas, sizeof *file->metas, key);
     return i < 0 ? NULL : &file->metas[i];
+}
+
+size_t tern_meta_type_bytes(tern_meta_type type) {
+    switch (type) {
+    case TERN_META_U8:
+    case TERN_META_I8:
+    case TERN_META_BOOL: return 1;
+    case TERN_META_U16:
+    case TERN_META_I16: return 2;
+    case TERN_META_U32:
+    case TERN_META_I32:
+    case TERN_META_F32: return 4;
+    case TERN_META_U64:
+    case TERN_META_I64:
+    case TERN_META_F64: return 8;
+    case TERN_META_STRING:
+    case TERN_META_ARRAY: break;
+    }
+    return 0;
 }
 
 typedef struct number {

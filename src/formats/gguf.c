@@ -101,25 +101,6 @@ static tern_status read_name(reader *r, const char **out, size_t n_max, const ch
 
 // ---- Metadata ----------------------------------------------------------------------------------
 
-size_t tern_meta_type_bytes(tern_meta_type type) {
-    switch (type) {
-    case TERN_META_U8:
-    case TERN_META_I8:
-    case TERN_META_BOOL: return 1;
-    case TERN_META_U16:
-    case TERN_META_I16: return 2;
-    case TERN_META_U32:
-    case TERN_META_I32:
-    case TERN_META_F32: return 4;
-    case TERN_META_U64:
-    case TERN_META_I64:
-    case TERN_META_F64: return 8;
-    case TERN_META_STRING:
-    case TERN_META_ARRAY: break;
-    }
-    return 0;
-}
-
 static tern_status read_string_array(reader *r, tern_meta *m) {
     tern_str *strings = NULL;
     if (m->n > left(r) / 8) return cut_off(r, m->key); // each has at least its length

@@ -6,28 +6,6 @@
 #include <string.h>
 #include "models/config_fields.h"
 
-#define TERN_ARCH_ROW(name) extern const tern_arch tern_arch_##name;
-#include "models/models.inc"
-#undef TERN_ARCH_ROW
-
-const tern_arch *const *tern_arch_list(size_t *n) {
-    static const tern_arch *const list[] = {
-#define TERN_ARCH_ROW(name) &tern_arch_##name,
-#include "models/models.inc"
-#undef TERN_ARCH_ROW
-    };
-    *n = sizeof list / sizeof *list;
-    return list;
-}
-
-const tern_arch *tern_arch_fresh(bool bitlinear) {
-    size_t n;
-    const tern_arch *const *list = tern_arch_list(&n);
-    for (size_t i = 0; i < n; i++)
-        if (list[i]->fresh == (bitlinear ? TERN_FRESH_TERNARY : TERN_FRESH_FLOATS)) return list[i];
-    return NULL;
-}
-
 // ---- Access to both worlds ---------------------------------------------------------------------
 
 #define KEY_BYTES 160
@@ -181,53 +159,6 @@ tern_status tern_config_need(const tern_config_source *s, const char *gguf, cons
     if (tern_config_int(s, gguf, hf, out)) return check_range(key, *out, least, most, err);
     return tern_fail(err, TERN_ERR_FORMAT, "config: %s%s%s is missing", is_gguf(s) ? s->prefix : "",
                      is_gguf(s) ? "." : "", key);
-}
-
-// ---- Which architecture ------------------------------------------------------------------------
-
-static bool in_list(const char *const *list, tern_str name) {
-    for (; *list; list++)
-        if (tern_str_is(name, *list)) return true;
-    return false;
-}
-
-// timm has "vit_tiny_patch16_224" in its own member: the part before the first "_".
-static tern_str hf_type(const tern_file *file) {
-    tern_str name = tern_json_str(tern_json_path(&file->config, "model_type"));
-    if (name.ptr) return name;
-    name = tern_json_str(tern_json_path(&file->config, "architecture"));
-    const char *end = name.ptr ? memchr(name.ptr, '_', name.len) : NULL;
-    if (end) name.len = (size_t)(end - name.ptr);
-    return name;
-}
-
-static tern_status find_arch(const tern_file *file, tern_config_source *s, const tern_arch **arch,
-                             tern_error *err) {
-    bool gguf = file->kind == TERN_FILE_GGUF;
-    tern_str name = {NULL, 0};
-    if (gguf)
-        tern_file_meta_str(file, "general.architecture", &name);
-    else
-        name = hf_type(file);
-    const char *key = gguf ? "general.architecture" : "config.json: model_type";
-    if (!name.ptr || name.len == 0 || name.len >= sizeof s->prefix)
-        return tern_fail(err, TERN_ERR_FORMAT, "%s is missing", key);
-    memcpy(s->prefix, name.ptr, name.len);
-    s->prefix[name.len] = 0;
-    size_t n;
-    const tern_arch *const *list = tern_arch_list(&n);
-    for (size_t i = 0; i < n; i++) {
-        if (!in_list(gguf ? list[i]->gguf_names : list[i]->hf_types, name)) continue;
-        if (list[i]->is_mine && !list[i]->is_mine(file)) continue;
-        *arch = s->arch = list[i];
-        return TERN_OK;
-    }
-    if (gguf && tern_str_is(name, "clip"))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "this is a model's part that sees (mmproj): open the model's own file, "
-                         "and this one with it");
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s is \"%s\": this architecture is not supported",
-                     key, s->prefix);
 }
 
 // ---- Sizes -------------------------------------------------------------------------------------
@@ -608,7 +539,7 @@ static tern_status read_table(const tern_config_source *s, tern_config *c, tern_
     return TERN_OK;
 }
 
-static tern_status read_all(tern_config_source *s, tern_config *c, tern_error *err) {
+tern_status tern_config_read(tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_arch *arch = s->arch;
     if (arch->own_config) return arch->read(s, c, err);
     TERN_TRY(read_sizes(s, c, err));
@@ -623,20 +554,4 @@ static tern_status read_all(tern_config_source *s, tern_config *c, tern_error *e
     TERN_TRY(read_act(s, c, err));
     TERN_TRY(tern_config_rope(s, c, "full_attention", &c->rope, err));
     return arch->read ? arch->read(s, c, err) : TERN_OK;
-}
-
-tern_status tern_model_read_watched(const tern_file *file, const tern_config_watch *watch,
-                                    const tern_arch **arch, tern_config *c, tern_error *err) {
-    struct tern_config_odd odd = {0};
-    tern_config_source s = {.file = file, .odd = &odd, .watch = watch};
-    *c = (tern_config){0};
-    TERN_TRY(find_arch(file, &s, arch, err));
-    tern_status status = read_all(&s, c, err);
-    if (!odd.key[0]) return status;
-    return tern_fail(err, TERN_ERR_FORMAT, "config: %s is not %s", odd.key, odd.expected);
-}
-
-tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *c,
-                            tern_error *err) {
-    return tern_model_read_watched(file, NULL, arch, c, err);
 }

@@ -280,3 +280,13 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
     a->halves = s->file->kind == TERN_FILE_HF || !s->arch->gguf_rope_neighbours;
     return read_scaling(&r, type, a, err);
 }
+
+void tern_config_rope_sections(const tern_config *c, int32_t out[4]) {
+    const int32_t *said = c->rope.sections;
+    int32_t n = c->rope.n_rot / 2;
+    bool is_said = said[0] || said[1] || said[2];
+    out[0] = is_said ? said[0] : (n + 2) / 3;
+    out[1] = is_said ? said[1] : (n + 1) / 3;
+    out[2] = is_said ? said[2] : n / 3;
+    out[3] = 0;
+}

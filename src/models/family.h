@@ -383,4 +383,7 @@ extern const tern_ignored tern_decoder_ignored[];    // TERN_IGNORED_ROPE alone
 #define TERN_SAMPLE_ROPE(n_rot_)                                                                   \
     { .n_rot = (n_rot_), .halves = true, .base = 10000, .factor = 1 }
 
+// Reads the config of a file whose family s->arch is: config.c.
+tern_status tern_config_read(tern_config_source *s, tern_config *c, tern_error *err);
+
 #endif

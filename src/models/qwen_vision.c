@@ -141,16 +141,6 @@ const tern_tower tern_tower_qwen = {.projector = "qwen3vl_merger",
 
 // ---- Where a text's rows are -------------------------------------------------------------------
 
-void tern_config_rope_sections(const tern_config *c, int32_t out[4]) {
-    const int32_t *said = c->rope.sections;
-    int32_t n = c->rope.n_rot / 2;
-    bool is_said = said[0] || said[1] || said[2];
-    out[0] = is_said ? said[0] : (n + 2) / 3;
-    out[1] = is_said ? said[1] : (n + 1) / 3;
-    out[2] = is_said ? said[2] : n / 3;
-    out[3] = 0;
-}
-
 static void read_sections(const tern_config_source *s, tern_config *c) {
     const tern_json_doc *doc = &s->file->config;
     const tern_json *list = tern_config_json(s, "rope_scaling.mrope_section");

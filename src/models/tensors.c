@@ -344,3 +344,7 @@ tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch
                      "tensor %s is missing: the config has %" PRId64 " layers", wanted,
                      c->n_layers);
 }
+
+bool tern_model_is_seen(const char *gguf_name) {
+    return strncmp(gguf_name, "v.", 2) == 0 || strncmp(gguf_name, "mm.", 3) == 0;
+}

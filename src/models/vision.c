@@ -325,10 +325,6 @@ tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c) 
     return tern_gguf_put_f32(w, TERN_CLIP "attention.layer_norm_epsilon", (float)v.eps);
 }
 
-bool tern_model_is_seen(const char *gguf_name) {
-    return strncmp(gguf_name, "v.", 2) == 0 || strncmp(gguf_name, "mm.", 3) == 0;
-}
-
 void tern_config_write_vision_json(const tern_arch *arch, const tern_config *c, const char *text,
                                    tern_strbuf *out) {
     static const char part[] = "vision_config.";
