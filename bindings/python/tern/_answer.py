@@ -1,8 +1,11 @@
 """An answer that is being generated."""
 from __future__ import annotations
 
-import threading
-from typing import Any, Dict, Iterator, List, Optional
+import asyncio
+import html
+import itertools
+import queue
+from typing import Any, AsyncIterator, Dict, Generator, Iterator, List, Optional
 
 from ._engine import Ending, Engine, Job
 from ._results import GenerateStats, TokenLogprob
@@ -11,72 +14,131 @@ from ._results import GenerateStats, TokenLogprob
 class Answer(Iterator[str]):
     """A model's answer: pieces of whole characters as they are generated, or all of it: `text`.
 
-    It is computed whether or not it is read, together with all other answers of the model. Ctrl-C while reading
-    cancels it; so does leaving a `with` block, dropping the last reference, and cancel() from any thread. Threads
-    that read one answer share its pieces; the properties are the same for all.
+    It is computed whether or not it is read, together with all other answers of the model. Each loop over it, in
+    any thread or event loop, gets all pieces from the first; next() has a place of its own.
 
     >>> for piece in model.generate("Once upon a time"):
     ...     print(piece, end="", flush=True)
+    >>> async for piece in model.generate("Once upon a time"):
+    ...     await send(piece)
+    >>> print((await model.generate("Once upon a time")).text)
 
-    The properties wait for the end, except `logprobs`, which has the tokens read so far.
+    Ctrl-C while reading cancels it, and so does cancelling a task that waits for it; further leaving a `with`
+    block, dropping the last reference, and cancel() from any thread. The properties wait for the end, except
+    `logprobs`, which has the tokens of the pieces read so far; in an event loop await the answer first.
     """
 
     def __init__(self, engine: Engine, job: Job, owner: object, dropped: int = 0) -> None:
         self._engine, self._job, self._owner = engine, job, owner  # keeps the owner open meanwhile
-        self._reading = threading.RLock()  # a signal handler may read what its thread reads
-        self._pieces: List[str] = []
-        self._ending: Optional[Ending] = None
-        self.logprobs: List[TokenLogprob] = []  # with the option logprobs
+        self._places = itertools.count()  # of next(), each given once
+        self._n_read = 0
         self.dropped = dropped  # number of oldest messages that did not fit the context
 
-    def __iter__(self) -> "Answer":
-        return self
+    # ---- Reading ---------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[str]:
+        for at in itertools.count():
+            self._wait(at + 1)
+            if self._ends_at(at):
+                return
+            yield self._job.pieces[at].text
 
     def __next__(self) -> str:
+        at = next(self._places)
+        self._wait(at + 1)
+        if self._ends_at(at):
+            raise StopIteration
+        return self._job.pieces[at].text
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return _AsyncPieces(self)
+
+    def __await__(self) -> Generator[Any, None, "Answer"]:
+        """Waits for the end, and gives the answer itself."""
+        yield from self._wait_in_loop(None).__await__()
+        self._end()
+        return self
+
+    def _wait(self, n: Optional[int]) -> None:
+        """Returns when there are n pieces (None: all), or no more will come."""
+        if self._job.has(n):
+            return
+        news: "queue.SimpleQueue[None]" = queue.SimpleQueue()
         try:
-            self._reading.acquire()
-        except BaseException:  # Ctrl-C while another thread reads
+            with self._job.listening(lambda: news.put(None)):
+                while not self._job.has(n):
+                    news.get()
+        except BaseException:  # Ctrl-C
             self.cancel()
             raise
-        try:
-            return self._read()
-        finally:
-            self._reading.release()
 
-    def _read(self) -> str:
-        while self._ending is None:
+    async def _wait_in_loop(self, n: Optional[int]) -> None:
+        """The same, while an event loop does other things."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def listener() -> None:
             try:
-                said = self._job.out.get()
-            except BaseException:  # Ctrl-C while waiting
-                self.cancel()
-                raise
-            if isinstance(said, Ending):
-                self._ending = said
-                break
-            self.logprobs += said.logprobs
-            if said.text:
-                self._pieces.append(said.text)
-                return said.text
-        if self._ending.error is not None:
-            raise self._ending.error
-        raise StopIteration
+                loop.call_soon_threadsafe(news.set)
+            except RuntimeError:  # the loop was closed: nobody waits
+                pass
+        try:
+            with self._job.listening(listener):
+                while not self._job.has(n):
+                    await news.wait()
+                    news.clear()
+        except BaseException:  # the task was cancelled
+            self.cancel()
+            raise
+
+    def _ends_at(self, at: int) -> bool:
+        """Whether there is no piece at this place. If an error ended the answer, it is raised there."""
+        if at < len(self._job.pieces):
+            self._n_read = max(self._n_read, at + 1)
+            return False
+        ending = self._job.ending
+        if ending is not None and ending.error is not None:
+            raise ending.error
+        return True
 
     def cancel(self) -> None:
         """Ends it within one step: the text so far stays, and the reason is "caller". From any thread."""
-        if self._ending is None:
+        if self._job.ending is None:
             self._engine.cancel(self._job)
 
+    # ---- The whole -------------------------------------------------------------------------------
+
     def _end(self) -> Ending:
-        for _ in self:
-            pass
-        assert self._ending is not None
-        return self._ending
+        self._wait(None)
+        self._n_read = len(self._job.pieces)
+        ending = self._job.ending
+        assert ending is not None
+        if ending.error is not None:
+            raise ending.error
+        return ending
 
     @property
     def text(self) -> str:
         """The whole text."""
         self._end()
-        return "".join(self._pieces)
+        return "".join(piece.text for piece in self._job.pieces)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return '<div style="white-space: pre-wrap">%s</div>' % html.escape(self.text)
+
+    def __repr__(self) -> str:  # for debuggers, too: it does not wait
+        said = "".join(piece.text for piece in list(self._job.pieces))
+        return "<tern.Answer%s: %r>" % ("" if self._job.ending else " so far", said)
+
+    @property
+    def logprobs(self) -> List[TokenLogprob]:
+        """With the option logprobs: those of the tokens of the pieces read so far."""
+        pieces, n, ending = self._job.pieces, self._n_read, self._job.ending
+        found = [token for piece in pieces[:n] for token in piece.logprobs]
+        return found + list(ending.logprobs) if ending and n == len(pieces) else found
 
     @property
     def ids(self) -> List[int]:
@@ -124,5 +186,22 @@ class Answer(Iterator[str]):
         self.cancel()
 
     def __del__(self) -> None:
-        if hasattr(self, "_ending"):
+        if hasattr(self, "_job"):
             self.cancel()
+
+
+class _AsyncPieces:
+    """One loop over an answer in an event loop."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer, self._at = answer, 0
+
+    def __aiter__(self) -> "_AsyncPieces":
+        return self
+
+    async def __anext__(self) -> str:
+        at, self._at = self._at, self._at + 1
+        await self._answer._wait_in_loop(at + 1)
+        if self._answer._ends_at(at):
+            raise StopAsyncIteration
+        return self._answer._job.pieces[at].text

@@ -1,18 +1,20 @@
 """The thread that computes a model's answers.
 
 Each model that generates has one. It steps a group of sessions, so that answers which run at the same time
-share each reading of the weights, and it alone touches that group. Other threads send it jobs and take their
-output from queues, which must be safe to use inside the garbage collector, at any point (SimpleQueue).
+share each reading of the weights, and it alone touches that group. Other threads send it jobs through a queue,
+which must be safe to use inside the garbage collector, at any point (SimpleQueue). A job's output only grows, so
+any number of threads and event loops read it, each from where it is.
 """
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import queue
 import threading
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _c as c
 from ._library import Handle, TernError, error_of, ids_array, lib, text_of, token_id
@@ -29,13 +31,14 @@ class Piece(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The last item of a job's queue."""
+    """What is known when a job is over."""
 
     reason: str
     ids: List[int]
     stats: Optional[GenerateStats]
     notice: Optional[str]
     error: Optional[BaseException]
+    logprobs: Sequence[TokenLogprob] = ()  # of tokens after the last piece
 
 
 class Job:
@@ -44,17 +47,45 @@ class Job:
     def __init__(self, ids: Sequence[int], params: c.tern_generate_params, session: Optional[Handle] = None) -> None:
         self.ids, self.params, self.session = ids, params, session
         self.pooled = session is None  # a session of the engine's own
-        self.out: queue.SimpleQueue[Union[Piece, Ending]] = queue.SimpleQueue()
+        self.pieces: List[Piece] = []
+        self.ending: Optional[Ending] = None
         self.n_logprobs = 0  # tokens that were told
+        self.logprobs: List[TokenLogprob] = []  # of them, those of the next piece
         self.cancelled = False
         self.error: Optional[BaseException] = None
         self.ended = threading.Event()
+        self._listeners: Dict[object, Callable[[], None]] = {}
         self._uses = Handle(None, lambda _: None, *getattr(params, "uses", ()))
+
+    def has(self, n: Optional[int]) -> bool:
+        """Whether there are n pieces (None: all), or no more will come."""
+        return self.ending is not None or (n is not None and len(self.pieces) >= n)
+
+    @contextlib.contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Calls it in the engine's thread whenever there is more. Look at what there is afterwards."""
+        key = object()
+        self._listeners[key] = listener
+        try:
+            yield
+        finally:
+            del self._listeners[key]
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners.values()):
+            listener()
+
+    def put(self, text: str) -> None:
+        if text:
+            self.pieces.append(Piece(text, self.logprobs))
+            self.logprobs = []
+            self._tell()
 
     def end(self, ending: Ending) -> None:
         self._uses.close()
+        self.ending = ending
         self.ended.set()
-        self.out.put(ending)
+        self._tell()
 
     def fail(self, error: BaseException) -> None:
         self.end(Ending("caller", [], None, None, error))
@@ -259,8 +290,8 @@ class Engine:
     def _take_text(self, number: int, text: Any, n: int) -> bool:
         job = self._running[number]
         try:
-            logprobs = self._new_logprobs(job) if job.params.logprobs else []
-            job.out.put(Piece(ctypes.string_at(text, n).decode("utf-8", "replace"), logprobs))
+            self._take_logprobs(job)
+            job.put(ctypes.string_at(text, n).decode("utf-8", "replace"))
         except BaseException as error:
             job.error = error
         return not job.cancelled and job.error is None
@@ -270,7 +301,6 @@ class Engine:
         ids: List[int] = []
         told = None
         notice: Optional[str] = None
-        logprobs: List[TokenLogprob] = []
         try:
             if error[0].status != c.TERN_OK:
                 job.error = job.error or error_of(error[0])
@@ -280,25 +310,24 @@ class Engine:
             told = _stats_of(stats[0])
             said = lib.tern_session_notice(session)
             notice = said.decode("utf-8", "replace") if said else None
-            if job.params.logprobs:
-                logprobs = self._new_logprobs(job)
+            self._take_logprobs(job)
             timeline = (list(job.ids) + ids)[:lib.tern_session_n_tokens(session)]
             self._release(job, timeline)
         except BaseException as failure:
             job.error = job.error or failure
-        if logprobs:
-            job.out.put(Piece("", logprobs))
-        job.end(Ending(REASONS[stats[0].reason], ids, told, notice, job.error))
+        job.end(Ending(REASONS[stats[0].reason], ids, told, notice, job.error, job.logprobs))
 
-    def _new_logprobs(self, job: Job) -> List[TokenLogprob]:
+    def _take_logprobs(self, job: Job) -> None:
         """For the tokens since the last call."""
+        if not job.params.logprobs:
+            return
         assert job.session is not None
         n_tokens, n_each = ctypes.c_size_t(), ctypes.c_size_t()
         rows = lib.tern_session_token_logprobs(job.session._pointer, ctypes.byref(n_tokens), ctypes.byref(n_each))
         first, job.n_logprobs = job.n_logprobs, n_tokens.value
         each = n_each.value
-        return [self._logprob(rows[i * each], [self._logprob(rows[i * each + k]) for k in range(1, each)])
-                for i in range(first, n_tokens.value)]
+        job.logprobs += [self._logprob(rows[i * each], [self._logprob(rows[i * each + k]) for k in range(1, each)])
+                         for i in range(first, n_tokens.value)]
 
     def _logprob(self, row: Any, top: Sequence[TokenLogprob] = ()) -> TokenLogprob:
         raw = token_piece(self._model, row.id)

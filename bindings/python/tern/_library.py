@@ -316,6 +316,10 @@ class Handle:
         for need in self._needs:
             need.__exit__()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("what belongs to an open model lives in one process and is not pickled: send the model's path and "
+                        "open it there, and of an answer send its text")
+
     def __del__(self) -> None:
         if hasattr(self, "_process"):
             self.close()

