@@ -153,7 +153,7 @@ tern_status tern_agent_take_grammar(tern_agent *a, bool must_call, tern_grammar 
     return TERN_OK;
 }
 
-// ---- Marks that results must not forge ----------------------------------------------------------
+// ---- Marks that tools must not forge ------------------------------------------------------------
 
 static int by_first_byte(const void *left, const void *right) {
     const tern_str *a = left, *b = right;
@@ -167,8 +167,8 @@ static bool add_mark(agent_texts *t, tern_str text) {
     return true;
 }
 
-// A result with names of control tokens, or with marks of calls and reasoning, could end the tool's
-// turn and pose as the user.
+// A result or a tool's description with names of control tokens, or with marks of calls and
+// reasoning, could end its turn and pose as the user.
 static tern_status collect_marks(tern_agent *a, tern_error *err) {
     const tern_tokenizer *t = a->model->tokenizer;
     const tern_answer_style *style = tern_template_answer_style(a->model->chat_template);
@@ -196,8 +196,6 @@ static bool begins_mark(const agent_texts *t, const char *text, size_t n) {
     return false;
 }
 
-// ---- Results -----------------------------------------------------------------------------------
-
 // Valid UTF-8 without zero bytes; marks get a zero-width space after their first character.
 static void make_safe(const tern_agent *a, const char *text, size_t n, tern_strbuf *out) {
     for (size_t i = 0; i < n;) {
@@ -213,6 +211,38 @@ static void make_safe(const tern_agent *a, const char *text, size_t n, tern_strb
         i += len > 0 ? (size_t)len : 1;
     }
 }
+
+// The list that the model reads. All its texts are the tools': what a server says about its tools
+// has escapes, and names of members are texts, too.
+static tern_status make_list_safe(tern_agent *a, tern_error *err) {
+    tern_json_doc doc;
+    tern_strbuf texts = {0}, list = {0};
+    tern_json_writer w = {.out = &list};
+    size_t at = 0;
+    TERN_TRY(tern_json_parse(&doc, tern_strbuf_text(&a->shown), a->shown.len, err));
+    for (size_t i = 0; i < doc.n_nodes; i++) {
+        tern_json *node = &doc.nodes[i];
+        if (node->type != TERN_JSON_STRING) continue;
+        size_t before = texts.len;
+        make_safe(a, node->text, node->n, &texts);
+        node->n = (uint32_t)(texts.len - before);
+    }
+    for (size_t i = 0; i < doc.n_nodes && !texts.failed; i++) { // they move no more
+        if (doc.nodes[i].type != TERN_JSON_STRING) continue;
+        doc.nodes[i].text = tern_strbuf_text(&texts) + at;
+        at += doc.nodes[i].n;
+    }
+    if (!texts.failed) tern_json_put_value(&w, NULL, &doc, tern_json_root(&doc));
+    bool failed = texts.failed || list.failed;
+    tern_json_free(&doc);
+    tern_strbuf_free(&texts);
+    tern_strbuf_free(failed ? &list : &a->shown);
+    if (failed) return tern_fail_memory(err, a->shown.len);
+    a->shown = list;
+    return TERN_OK;
+}
+
+// ---- Results -----------------------------------------------------------------------------------
 
 typedef struct gathering {
     tern_strbuf text; // the first bytes
@@ -347,7 +377,8 @@ tern_status tern_agent_take_tools(tern_agent *a, const tern_agent_desc *desc, te
     else if (status != TERN_OK)
         return tern_fail(err, status, "%s", why.message);
     if (a->bound.failed || a->notes.failed) return tern_fail_memory(err, a->bound.len);
-    return collect_marks(a, err);
+    TERN_TRY(collect_marks(a, err));
+    return make_list_safe(a, err);
 }
 
 void tern_agent_free_tools(tern_agent *a) {
