@@ -159,7 +159,8 @@ def test_anthropic(s):
     check(len(once["content"]) == 3, once)
     off = s.post("/v1/messages", dict(ask, thinking={"type": "disabled"}))[1]
     check([b["type"] for b in off["content"]] == ["tool_use"], off)
-    for wrong in ({"tool_choice": {"type": "tool", "name": "cloud"}}, {"tools": [{"type": "web_search_20250305", "name": "w"}]}, {"tools": [{}]}):
+    for wrong in ({"tool_choice": {"type": "tool", "name": "cloud"}}, {"tools": [{}]},
+                  {"tools": [{"type": "web_search_20250305", "name": "w"}], "tool_choice": {"type": "tool", "name": "w"}}):
         status, answer = s.post("/v1/messages", dict(ask, **wrong))
         check(status == 400 and answer["error"]["type"] == "invalid_request_error", wrong, answer)
 

@@ -37,6 +37,10 @@ static void want(request *req, format_wanted *w, api_error *e) {
     a->format = *w;
 }
 
+static const tern_strbuf *callable(const generation *a) {
+    return a->allowed.len ? &a->allowed : &a->tools;
+}
+
 // Required calls are constrained from the start; optional ones follow their tools' schemas from
 // their opening mark on.
 static void want_calls(generation *a, api_error *e) {
@@ -45,7 +49,7 @@ static void want_calls(generation *a, api_error *e) {
     w->param = a->must_call ? "tool_choice" : "tools";
     w->one_call = a->one_call || a->tool.len > 0;
     w->is_optional = !a->must_call;
-    tern_strbuf_append(&w->text, a->tools.ptr, a->tools.len);
+    tern_strbuf_append(&w->text, callable(a)->ptr, callable(a)->len);
     tern_strbuf_append(&w->tool, tern_strbuf_text(&a->tool), a->tool.len);
     if (w->text.failed || w->tool.failed) api_fail_memory(e);
 }
@@ -60,7 +64,7 @@ static void want_both(generation *a, api_error *e) {
         return;
     }
     w->one_call = a->one_call;
-    tern_strbuf_append(&w->tools, a->tools.ptr, a->tools.len);
+    tern_strbuf_append(&w->tools, callable(a)->ptr, callable(a)->len);
     if (w->tools.failed) api_fail_memory(e);
 }
 

@@ -179,21 +179,31 @@ static void read_tools(generation *a, const fields *f) {
     }
     if (tern_str_is(how, "none")) return;
     tern_json_open(&w, NULL, '[');
+    const size_t n_begun = a->tools.len;
     for (const tern_json *item = tern_json_first(f->doc, tools); item && !f->error->status;
          item = tern_json_next(f->doc, tools, item)) {
         const fields tool = {f->doc, item, "tools.", f->error};
         tern_str name = field_text(&tool, "name"), type = field_text(&tool, "type");
         const tern_json *said = field_any(&tool, "description");
         a->is_strict |= field_bool(&tool, "strict", false);
-        if (!name.len || (type.ptr && !tern_str_is(type, "custom")))
-            field_fail(f, "tools", "an array of tools of one's own, with names");
+        const bool is_known = type.ptr && !tern_str_is(type, "custom"); // the server's to do
+        const bool is_later = field_bool(&tool, "defer_loading", false) &&
+                              !field_any(&tool, "input_schema"); // it has to be searched for
+        if (is_known || is_later) {
+            generation_leave_out(a, is_known ? type : name);
+            continue;
+        }
+        if (!name.len) field_fail(f, "tools", "an array of tools of one's own, with names");
         tern_json_open(&w, NULL, '{');
         tern_json_put_bytes(&w, "name", name.ptr ? name.ptr : "", name.len);
         if (said) tern_json_put_value(&w, "description", f->doc, said);
         tern_json_put_value(&w, "parameters", f->doc, field_any(&tool, "input_schema"));
         tern_json_close(&w, '}');
     }
-    tern_json_close(&w, ']');
+    if (a->tools.len == n_begun)
+        tern_strbuf_clear(&a->tools);
+    else
+        tern_json_close(&w, ']');
     read_tool_choice(a, f, how, field_text(&wish, "name"));
 }
 

@@ -8,6 +8,12 @@
 
 typedef enum block_kind { BLOCK_TEXT, BLOCK_REASONING, BLOCK_CALL } block_kind;
 
+// Which of the request's tools a call is of. Used by /v1/responses.
+typedef struct called_tool {
+    bool is_known, is_custom; // is_known: it has been looked for
+    tern_str space, name;     // of the request's body
+} called_tool;
+
 typedef struct answer_block {
     block_kind kind;
     tern_strbuf text; // of a call: its arguments, JSON
@@ -15,6 +21,7 @@ typedef struct answer_block {
     char id[12];      // of a call
     int call;         // of a call: which one, from 0
     bool is_whole;    // of a call: it is complete; else it was cut, or goes on
+    called_tool tool; // of a call
 } answer_block;
 
 // A new piece of a block's text, perhaps empty.

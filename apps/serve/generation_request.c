@@ -1,6 +1,7 @@
 // From a request to jobs, and from their events to pieces of the answer: see generation_request.h.
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/away.h"
+#include "apps/serve/serve_log.h"
 
 #include <string.h>
 #include <time.h>
@@ -80,6 +81,7 @@ void generation_free(generation *a) {
     tern_free(a->model);
     tern_strbuf_free(&a->echoed);
     tern_strbuf_free(&a->tools);
+    tern_strbuf_free(&a->allowed);
     tern_strbuf_free(&a->switches);
     tern_strbuf_free(&a->rendered);
     tern_strbuf_free(&a->format.text);
@@ -275,9 +277,18 @@ static void prepare(request *req, api_error *e) {
     if (!e->status && a->stream && a->writer->begin) a->writer->begin(req, &req->piece);
 }
 
+void generation_leave_out(generation *a, tern_str type) {
+    const size_t most = sizeof a->left_out - 1, n = type.len < most ? type.len : most;
+    if (a->n_left_out++) return;
+    memcpy(a->left_out, type.ptr, n);
+    a->left_out[n] = 0;
+}
+
 static void submit(request *req) {
     generation *a = req->generation;
     api_error e = {0};
+    if (a->n_left_out && !req->server->desc->is_silent)
+        log_line("left_out", "id=%s tools=%zu first=\"%s\"", req->id, a->n_left_out, a->left_out);
     if (req->server->stopping)
         api_fail(&e, 503, "stopping", NULL, "the server is stopping");
     else if (!scheduler_submit(req->model->scheduler, a->jobs, a->n_choices))

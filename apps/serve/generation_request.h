@@ -79,6 +79,9 @@ struct generation {
     tern_strbuf echoed;                       // the prompts' texts, each terminated
     // For conversations.
     tern_strbuf tools;    // a JSON list of functions; "": none
+    tern_strbuf allowed;  // the same of those that may be called; "": all
+    char left_out[40];    // the type of the first tool that is not offered
+    size_t n_left_out;    // how many are not
     tern_strbuf switches; // for the template: members of an object, a comma before each
     tern_strbuf rendered; // the end of the rendered prompt
     bool is_closed;       // the prompt does not end with the words that make the model answer
@@ -111,6 +114,8 @@ generation *generation_start(request *req, const generation_writer *writer, fiel
 void generation_count(request *req, const generation_writer *writer,
                       bool (*read)(request *req, const fields *f), const char *before);
 void generation_free(generation *a);
+// Counts a tool of this type as not offered; the log says so.
+void generation_leave_out(generation *a, tern_str type);
 // "model", as the client calls it; if absent, the model's own name. (routes.c has found the model.)
 void generation_read_model(request *req, const fields *f);
 // Temperature, top_p, penalties, seed, and so on, by OpenAI's, llama.cpp's and vLLM's names; calls

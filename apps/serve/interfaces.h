@@ -29,6 +29,9 @@ void openai_refuse_unsupported(const fields *f);
 void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str name);
 // "tools", "tool_choice", "parallel_tool_calls", into the generation; functions wrapped or not.
 void openai_read_tools(request *req, const fields *f);
+void openai_read_tool_choice(generation *a, const fields *f);
+// "tool_choice" of type "allowed_tools". False: it is another.
+bool read_allowed_tools(generation *a, const fields *f);
 // "reasoning_effort", "reasoning.effort", "chat_template_kwargs": the template's switches.
 void openai_read_thinking(request *req, const fields *f);
 // The next token whose likelihood should be sent, number c->sent.n - 1, and its bytes; false: none
@@ -43,6 +46,12 @@ bool openai_was_cut(const choice *c); // "length"
 
 // The conversation of a request to /v1/responses, its tools and its settings. False: it is refused.
 bool openai_read_response(request *req, const fields *f);
+// Its tools, offered as functions (openai_responses_tools.c).
+void responses_read_tools(request *req, const fields *f);
+// How a model calls a namespace's tool.
+void put_tool_name(tern_str space, tern_str name, tern_strbuf *out);
+const called_tool *responses_called_tool(const request *req, answer_block *b);
+void responses_put_input(const answer_block *b, tern_strbuf *out); // of a custom tool's call
 
 // Anthropic
 bool anthropic_read(request *req, const fields *f); // the same for /v1/messages

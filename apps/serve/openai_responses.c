@@ -44,33 +44,62 @@ static void put_part(tern_json_writer *w, const char *key, request *req, choice 
     tern_json_close(w, '}');
 }
 
-static void put_item_id(tern_json_writer *w, const char *key, const request *req,
-                        const answer_block *b, size_t i) {
+// Whether a block is a call of a custom tool.
+static bool is_custom(const request *req, answer_block *b) {
+    return b && b->kind == BLOCK_CALL && responses_called_tool(req, b)->is_custom;
+}
+
+static void put_item_id(tern_json_writer *w, const char *key, const request *req, answer_block *b,
+                        size_t i) {
     static const char *const kinds[] = {"msg", "rs", "fc"};
     char id[80];
-    snprintf(id, sizeof id, "%s_%s_%zu", kinds[b ? b->kind : BLOCK_TEXT], req->id + 4, i);
+    snprintf(id, sizeof id, "%s_%s_%zu",
+             is_custom(req, b) ? "ctc" : kinds[b ? b->kind : BLOCK_TEXT], req->id + 4, i);
     tern_json_put_text(w, key, id);
 }
 
-// c: given once the item is complete.
+static void put_text_of(tern_json_writer *w, const char *key, const answer_block *b) {
+    tern_strbuf text = {0};
+    responses_put_input(b, &text);
+    tern_json_put_bytes(w, key, tern_strbuf_text(&text), text.len);
+    w->out->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+static void put_call(tern_json_writer *w, const request *req, answer_block *b, bool is_whole) {
+    const called_tool *tool = responses_called_tool(req, b);
+    char id[24];
+    snprintf(id, sizeof id, "call_%s", b->id);
+    tern_json_put_text(w, "call_id", id);
+    tern_json_put_bytes(w, "name", tool->name.ptr, tool->name.len);
+    if (tool->space.len) tern_json_put_bytes(w, "namespace", tool->space.ptr, tool->space.len);
+    if (!tool->is_custom)
+        tern_json_put_text(w, "arguments", is_whole ? block_arguments(b) : "");
+    else if (is_whole)
+        put_text_of(w, "input", b);
+    else
+        tern_json_put_text(w, "input", "");
+}
+
 // A block of a choice, number i of the answer's; NULL: an answer without any.
 typedef struct item_at {
     choice *c;
-    const answer_block *b;
+    answer_block *b;
     size_t i;
 } item_at;
 
 static void put_item(tern_json_writer *w, const char *key, request *req, item_at at,
                      bool is_whole) {
     choice *c = at.c;
-    const answer_block *b = at.b;
+    answer_block *b = at.b;
     const size_t i = at.i;
     block_kind kind = b ? b->kind : BLOCK_TEXT;
     bool is_last = i + 1 >= c->blocks.n;
     tern_json_open(w, key, '{');
     put_item_id(w, "id", req, b, i);
     tern_json_put_text(w, "type",
-                       kind == BLOCK_CALL   ? "function_call"
+                       is_custom(req, b)    ? "custom_tool_call"
+                       : kind == BLOCK_CALL ? "function_call"
                        : kind == BLOCK_TEXT ? "message"
                                             : "reasoning");
     tern_json_put_text(w, "status",
@@ -78,11 +107,7 @@ static void put_item(tern_json_writer *w, const char *key, request *req, item_at
                        : is_last ? status_of(c)
                                  : "completed");
     if (kind == BLOCK_CALL) {
-        char id[24];
-        snprintf(id, sizeof id, "call_%s", b->id);
-        tern_json_put_text(w, "call_id", id);
-        tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
-        tern_json_put_text(w, "arguments", is_whole ? block_arguments(b) : "");
+        put_call(w, req, b, is_whole);
         tern_json_close(w, '}');
         return;
     }
@@ -129,7 +154,7 @@ static void put_metadata(tern_json_writer *w, const request *req) {
 // The tools as received: clients expect all of their members back.
 static void put_tools(tern_json_writer *w, const request *req) {
     const tern_json *tools = tern_json_get(&req->body, tern_json_root(&req->body), "tools");
-    if (req->generation->tools.len)
+    if (tern_json_is(tools, TERN_JSON_ARRAY))
         tern_json_put_value(w, "tools", &req->body, tools);
     else
         tern_json_put_raw(w, "tools", "[]");
@@ -212,7 +237,7 @@ static void close_event(tern_json_writer *w) {
 
 // An event about a piece of an item.
 static tern_json_writer open_item_event(request *req, tern_strbuf *out, const char *type,
-                                        const answer_block *b, size_t i) {
+                                        answer_block *b, size_t i) {
     tern_json_writer w = open_event(req, out, type);
     put_item_id(&w, "item_id", req, b, i);
     tern_json_put_int(&w, "output_index", (int64_t)i);
@@ -247,18 +272,34 @@ static void begin_stream(request *req, tern_strbuf *out) {
     put_response_event(req, NULL, "response.in_progress", out);
 }
 
-static void begin_item(request *req, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+static void begin_item(request *req, choice *c, answer_block *b, size_t i, tern_strbuf *out) {
     put_item_event(req, "response.output_item.added", (item_at){c, b, i}, false, out);
     put_part_event(req, "response.content_part.added", (item_at){c, b, i}, false, out);
 }
 
-static void end_item(request *req, choice *c, const answer_block *b, size_t i, tern_strbuf *out) {
+// A custom tool's text is within the arguments, and is sent once they are complete.
+static void end_custom(request *req, choice *c, answer_block *b, size_t i, tern_strbuf *out) {
+    tern_json_writer w = open_item_event(req, out, "response.custom_tool_call_input.delta", b, i);
+    put_text_of(&w, "delta", b);
+    close_event(&w);
+    w = open_item_event(req, out, "response.custom_tool_call_input.done", b, i);
+    put_text_of(&w, "input", b);
+    close_event(&w);
+    put_item_event(req, "response.output_item.done", (item_at){c, b, i}, true, out);
+}
+
+static void end_item(request *req, choice *c, answer_block *b, size_t i, tern_strbuf *out) {
     static const char *const types[] = {"response.output_text.done", "response.reasoning_text.done",
                                         "response.function_call_arguments.done"};
     block_kind kind = b ? b->kind : BLOCK_TEXT;
+    if (is_custom(req, b)) {
+        end_custom(req, c, b, i, out);
+        return;
+    }
     tern_json_writer w = open_item_event(req, out, types[kind], b, i);
     if (kind == BLOCK_CALL) {
-        tern_json_put_bytes(&w, "name", tern_strbuf_text(&b->name), b->name.len);
+        const called_tool *tool = responses_called_tool(req, b);
+        tern_json_put_bytes(&w, "name", tool->name.ptr, tool->name.len);
         tern_json_put_text(&w, "arguments", block_arguments(b));
     } else {
         tern_json_put_bytes(&w, "text", b ? tern_strbuf_text(&b->text) : "", b ? b->text.len : 0);
@@ -279,7 +320,8 @@ static void put_piece_event(request *req, choice *c, const answer_part *p, tern_
     static const char *const types[] = {"response.output_text.delta",
                                         "response.reasoning_text.delta",
                                         "response.function_call_arguments.delta"};
-    const answer_block *b = &c->blocks.list[p->block];
+    answer_block *b = &c->blocks.list[p->block];
+    if (is_custom(req, b)) return;
     tern_json_writer w = open_item_event(req, out, types[b->kind], b, p->block);
     tern_json_put_bytes(&w, "delta", tern_strbuf_text(&b->text) + p->at, p->n);
     if (b->kind == BLOCK_TEXT) {

@@ -20,9 +20,7 @@ static void refuse_unsupported(const fields *f) {
 }
 
 // Calls are separate items here; for templates those of a turn belong to one message.
-static void read_call(const fields *f, messages *m) {
-    tern_str name = field_text(f, "name"), id = field_text(f, "call_id"),
-             arguments = field_text(f, "arguments");
+static void add_call(const fields *f, messages *m, tern_str name, tern_str id, tern_str arguments) {
     if (!name.len) field_fail(f, "name", "given");
     chat_message *last = m->n ? &m->list[m->n - 1] : NULL;
     bool joins = last && !strcmp(last->role, "assistant");
@@ -44,15 +42,99 @@ static void read_call(const fields *f, messages *m) {
     tern_strbuf_putc(more, ']');
 }
 
-static void read_result(const fields *f, messages *m) {
+// Items that are calls, with what has their arguments and, where the type says it, their name.
+static const struct {
+    const char *type, *name, *arguments;
+} calls[] = {{"function_call", NULL, NULL},
+             {"custom_tool_call", NULL, "input"},
+             {"local_shell_call", "local_shell", "action"},
+             {"shell_call", "shell", "action"},
+             {"apply_patch_call", "apply_patch", "operation"}};
+
+// False: it is none.
+static bool read_call(const fields *f, tern_str type, messages *m) {
+    const size_t n = sizeof calls / sizeof *calls;
+    tern_strbuf name = {0}, text = {0};
+    size_t i = 0;
+    while (i < n && !tern_str_is(type, calls[i].type)) i++;
+    if (i == n) return false;
+    tern_str id = field_text(f, "call_id"), arguments = {NULL, 0};
+    if (calls[i].name)
+        tern_strbuf_puts(&name, calls[i].name);
+    else
+        put_tool_name(field_text(f, "namespace"), field_text(f, "name"), &name);
+    if (calls[i].arguments) {
+        tern_json_writer w = {.out = &text};
+        const tern_json *value = field_any(f, calls[i].arguments);
+        const bool is_text = !strcmp(calls[i].arguments, "input");
+        if (is_text) field_text(f, "input"); // a text, or an error
+        if (is_text) tern_json_open(&w, NULL, '{');
+        tern_json_put_value(&w, is_text ? "input" : NULL, f->doc, value);
+        if (is_text) tern_json_close(&w, '}');
+        arguments = (tern_str){tern_strbuf_text(&text), text.len};
+    } else {
+        arguments = field_text(f, "arguments");
+    }
+    if (name.failed || text.failed) api_fail_memory(f->error);
+    if (!f->error->status)
+        add_call(f, m, (tern_str){tern_strbuf_text(&name), name.len}, id, arguments);
+    tern_strbuf_free(&name);
+    tern_strbuf_free(&text);
+    return true;
+}
+
+// What a call gave: a text, parts, or, of a shell, objects, which the model reads as they are.
+static void read_result(const fields *f, tern_str type, messages *m) {
     message_content c = {0};
     tern_str id = field_text(f, "call_id");
-    if (content_read(&c, &m->images, f, field_any(f, "output"), "input.output") &&
-        messages_add_content(m, TERN_STR("tool"), &c, "input", f->error)) {
+    const tern_json *output = field_any(f, "output");
+    const bool is_shell = tern_str_is(type, "shell_call_output");
+    if (!id.ptr) id = field_text(f, "id");
+    bool ok = true;
+    if (is_shell && !tern_json_is(output, TERN_JSON_STRING)) {
+        tern_json_writer w = {.out = &c.text};
+        tern_json_put_value(&w, NULL, f->doc, output);
+    } else if (output || !tern_str_is(type, "apply_patch_call_output")) {
+        ok = content_read(&c, &m->images, f, output, "input.output");
+    } else {
+        tern_str status = field_text(f, "status");
+        tern_strbuf_append(&c.text, status.ptr ? status.ptr : "", status.len);
+    }
+    if (ok && messages_add_content(m, TERN_STR("tool"), &c, "input", f->error)) {
         tern_json_writer w = messages_more(m);
         tern_json_put_bytes(&w, "tool_call_id", id.ptr ? id.ptr : "", id.len);
     }
     content_free(&c);
+}
+
+static bool is_result(tern_str type) {
+    static const char *const types[] = {"function_call_output", "custom_tool_call_output",
+                                        "local_shell_call_output", "shell_call_output",
+                                        "apply_patch_call_output"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (tern_str_is(type, types[i])) return true;
+    return false;
+}
+
+// What another server has done by itself, and reasoning of another model: useless to this one.
+static bool is_of_another(tern_str type) {
+    static const char *const types[] = {"reasoning",
+                                        "additional_tools", // they have been read
+                                        "web_search_call",
+                                        "file_search_call",
+                                        "image_generation_call",
+                                        "code_interpreter_call",
+                                        "computer_call",
+                                        "computer_call_output",
+                                        "tool_search_call",
+                                        "tool_search_output",
+                                        "mcp_list_tools",
+                                        "mcp_call",
+                                        "mcp_approval_request",
+                                        "mcp_approval_response"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (tern_str_is(type, types[i])) return true;
+    return false;
 }
 
 static void read_item(const fields *f, const tern_json *item, messages *m) {
@@ -64,15 +146,15 @@ static void read_item(const fields *f, const tern_json *item, messages *m) {
     }
     tern_str type = field_text(&inner, "type"), role = field_text(&inner, "role");
     const tern_json *value = field_any(&inner, "content");
-    if (tern_str_is(type, "reasoning")) return; // of another model, and useless to this one
-    if (tern_str_is(type, "function_call")) {
-        read_call(&inner, m);
+    if (is_of_another(type) || read_call(&inner, type, m)) return;
+    if (is_result(type)) {
+        read_result(&inner, type, m);
         return;
     }
-    if (tern_str_is(type, "function_call_output")) {
-        read_result(&inner, m);
-        return;
-    }
+    if (tern_str_is(type, "item_reference"))
+        api_fail(f->error, 400, "unsupported_content", "input.type",
+                 "'input' refers to an item by its id, and this server stores none: send the items "
+                 "themselves (\"store\": false)");
     if (type.ptr && !tern_str_is(type, "message"))
         api_fail(f->error, 400, "unsupported_content", "input.type",
                  "'input' has an item of type '%.*s', which is not supported by this server",
@@ -105,7 +187,7 @@ bool openai_read_response(request *req, const fields *f) {
     bool prefill;
     generation_read_model(req, f);
     refuse_unsupported(f);
-    openai_read_tools(req, f);
+    responses_read_tools(req, f);
     openai_read_thinking(req, f);
     read_format(req, f);
     read_input(f, &m, &prefill);

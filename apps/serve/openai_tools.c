@@ -15,18 +15,26 @@ static bool names_a_function(const fields *f, const tern_json *tool) {
     return name.len > 0 && !memchr(name.ptr, 0, name.len);
 }
 
-static const tern_json *find_tool(const fields *f, const tern_json *tools, tern_str name) {
-    for (const tern_json *tool = tools ? tern_json_first(f->doc, tools) : NULL; tool;
-         tool = tern_json_next(f->doc, tools, tool)) {
-        const tern_json *function = tern_json_get(f->doc, tool, "function");
-        tern_str own = tern_json_str(tern_json_get(f->doc, function ? function : tool, "name"));
-        if (own.ptr && tern_str_eq(own, name)) return tool;
+// Whether it is among those that are offered.
+static bool is_offered(const generation *a, tern_str name) {
+    tern_json_doc doc = {0};
+    bool is = false;
+    if (tern_json_parse(&doc, tern_strbuf_text(&a->tools), a->tools.len, NULL) != TERN_OK)
+        return false;
+    const tern_json *tools = tern_json_root(&doc);
+    for (const tern_json *tool = tern_json_first(&doc, tools); tool && !is;
+         tool = tern_json_next(&doc, tools, tool)) {
+        const tern_json *function = tern_json_get(&doc, tool, "function");
+        tern_str own = tern_json_str(tern_json_get(&doc, function ? function : tool, "name"));
+        is = own.ptr && tern_str_eq(own, name);
     }
-    return NULL;
+    tern_json_free(&doc);
+    return is;
 }
 
 void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str name) {
-    const bool is_named = tern_str_is(how, "function") || tern_str_is(how, "tool");
+    const bool is_named =
+        tern_str_is(how, "function") || tern_str_is(how, "tool") || tern_str_is(how, "custom");
     if (!how.ptr || tern_str_is(how, "auto") || f->error->status) return;
     if (tern_str_is(how, "none")) {
         tern_strbuf_clear(&a->tools);
@@ -36,7 +44,7 @@ void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str nam
     } else if (!a->tools.len) {
         api_fail(f->error, 400, NULL, "tool_choice",
                  "'tool_choice' is only allowed when 'tools' are specified");
-    } else if (is_named && !find_tool(f, field_array(f, "tools"), name)) {
+    } else if (is_named && !is_offered(a, name)) {
         api_fail(f->error, 400, NULL, "tool_choice", "'tool_choice': no tool is called '%.*s'",
                  name.len < 64 ? (int)name.len : 64, name.ptr ? name.ptr : "");
     } else {
@@ -45,14 +53,19 @@ void read_tool_choice(generation *a, const fields *f, tern_str how, tern_str nam
     }
 }
 
-static void read_choice(generation *a, const fields *f) {
+void openai_read_tool_choice(generation *a, const fields *f) {
     const tern_json *wish = field_any(f, "tool_choice");
+    tern_strbuf full = {0};
+    if (read_allowed_tools(a, f)) return;
     const tern_json *function = tern_json_get(f->doc, wish, "function");
     tern_str how = tern_json_str(wish);
     if (wish && !how.ptr) how = tern_json_str(tern_json_get(f->doc, wish, "type"));
     if (wish && !how.ptr) field_fail(f, "tool_choice", "a string, or an object with a type");
-    read_tool_choice(a, f, how,
-                     tern_json_str(tern_json_get(f->doc, function ? function : wish, "name")));
+    put_tool_name(tern_json_str(tern_json_get(f->doc, wish, "namespace")),
+                  tern_json_str(tern_json_get(f->doc, function ? function : wish, "name")), &full);
+    if (full.failed) api_fail_memory(f->error);
+    read_tool_choice(a, f, how, (tern_str){tern_strbuf_text(&full), full.len});
+    tern_strbuf_free(&full);
 }
 
 void openai_read_tools(request *req, const fields *f) {
@@ -71,7 +84,7 @@ void openai_read_tools(request *req, const fields *f) {
         tern_json_put_value(&w, NULL, f->doc, tools);
     }
     a->one_call = !field_bool(f, "parallel_tool_calls", true);
-    read_choice(a, f);
+    openai_read_tool_choice(a, f);
 }
 
 void openai_read_thinking(request *req, const fields *f) {
