@@ -81,7 +81,7 @@ static void read_grammar(tern_grammar_kind kind, tern_str text) {
 
 static void *read_text(void *user) {
     static const char usual[] =
-        "{{ x }}{{ x|tojson }}{{ x|pprint }}{{ x == x }}{{ [x, 1]|sort|length }}{{ x|string }}";
+        "{{ x }}{{ x|tojson }}{{ x == x }}{{ [x, 1]|sort|length }}{{ x|string }}";
     static const tern_grammar_kind kinds[] = {TERN_GRAMMAR_JSON_SCHEMA, TERN_GRAMMAR_REGEX,
                                               TERN_GRAMMAR_GBNF, TERN_GRAMMAR_LARK,
                                               TERN_GRAMMAR_CHOICES};

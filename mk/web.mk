@@ -32,7 +32,7 @@ WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
 $(foreach f,$(WEB_FLAVOURS),$(eval WEB_FLAGS_$(f)-senses = $$(WEB_FLAGS_$(f)) -UTERN_NO_SENSES))
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
-WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_FEW_HTML_NAMES -DTERN_NO_WRITERS -DTERN_NO_SENSES -DTERN_NO_SCREENED_HEADS
+WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SENSES -DTERN_NO_SCREENED_HEADS
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SENSES
 # Of each module, compressed: what a page has to load before anything else. Those with senses are loaded by who
 # loads a model of tens of megabytes besides, and may have a fifth more.
@@ -77,12 +77,6 @@ $(WEB_SHADERS): tools/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -j $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
 
-# All of HTML's names would be 15 KB of a module.
-$(WEB)/gen/html_entities_few.inl: tools/few_html_names.sh src/input/jinja/html_entities.inl
-	@mkdir -p $(@D)
-	@echo "  write $@"
-	$(Q)tools/few_html_names.sh src/input/jinja/html_entities.inl > $@.tmp && mv $@.tmp $@
-
 # utf8proc itself would be 75 KB of a module (with gzip): apps/web/unicode has its answers in 20.
 $(WEB)/make_unicode_tables: tools/make_unicode_tables.c $(WEB_DEPS)/include/pcre2.h
 	@echo "  link  $@"
@@ -119,7 +113,6 @@ $(WEB)/obj/$(1)/src/kernels/cpu/%wide_wasm.o: WEB_MORE = -Os
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
 $(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
-$(WEB)/obj/$(1)/src/input/jinja/jinja_html.o: $(WEB)/gen/html_entities_few.inl
 $(WEB)/obj/$(1)/apps/web/unicode/%.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/apps/web/unicode/web_unicode.o: $(WEB)/gen/unicode_tables.inc
 endef

@@ -857,8 +857,7 @@ def jinja_seeds():
         'recursive': "{% for i in [{'v': 1, 'c': [{'v': 2}]}] recursive %}{{ loop.depth }}{{ i.v }}{{ loop(i.c or []) }}{% if i.v == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}",
         'self': "{% block a scoped %}x{{ n }}{% endblock a %}{{ self.a() | upper }}{% for m in messages %}{% block b %}{{ m }}{% endblock %}{% endfor %}{{ self['b']() }}{% block c required %}{% endblock %}",
         'escape': "{% autoescape true %}{{ '<' ~ ('&'|safe) }}{% set x %}<{{ bos_token }}>{% endset %}{{ [x] | join('<') }}{% autoescape n %}{{ '<' | replace('<', '&') }}{% endautoescape %}{% endautoescape %}{{ ('<%s>'|safe) % '<' }}{{ ('{}'|safe).format('<') }}{{ ('<'|safe).join(['<']) }}",
-        'wrap': "{{ 'The quick-brown fox--and a-b-c' | wordwrap(7) }}{{ 'a b c d' | truncate(5, false, '', 0) }}{{ {'a b': 'c/d'} | urlencode }}{{ '<b>x &amp; &#65;&eacute;</b><!-- -->' | striptags }}{{ [1, 2, 3] | slice(2, 'z') | list }}",
-        'pprint': "{{ messages | pprint }}{{ {'k': 'word ' * 30, 'b': [('x' * 70, 'y' * 30)]} | pprint }}{% for g in messages | groupby('role', default='z') %}{{ g.grouper }}{{ g.list }}{% endfor %}",
+        'group': "{% for g in messages | groupby('role', default='z') %}{{ g.grouper }}{{ g.list }}{% endfor %}",
         'objects': "{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.current }}{{ c.reset() }}{% set j = joiner('|') %}{{ j() }}{{ j() }}{{ c.items }}{{ j.used }}",
         'case': "{{ 'stra\xdfe \u039f\u03a3 \ufb01 \u0130 \u1fb3' | upper }}{{ '\u0391\u03a3\u0301 \u03a3' | lower }}{{ '\xdfa \u01c6'.title() }}{{ 'A\xdf'.casefold() }}{{ '\xdfx'.capitalize() }}{{ '\u2177a'.swapcase() }}",
     }

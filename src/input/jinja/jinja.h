@@ -1,8 +1,8 @@
 // A Jinja2 interpreter, as far as chat templates need it: the interface between its files.
 //
 //   source -> jinja_lex.c -> tokens -> jinja_parse.c -> tree -> jinja_eval.c -> text
-//             the library: jinja_call.c, jinja_filters.c, jinja_text.c, jinja_wrap.c,
-//                          jinja_pprint.c, jinja_markup.c, jinja_predicates.c, jinja_methods.c
+//             the library: jinja_call.c, jinja_filters.c, jinja_text.c, jinja_markup.c,
+//                          jinja_predicates.c, jinja_methods.c
 //             values: jinja_value.c, jinja_ops.c, jinja_print.c, jinja_format.c
 //
 // It behaves like Jinja2 as transformers sets it up: trim_blocks and lstrip_blocks on, no escaping,
@@ -329,10 +329,6 @@ bool tern_jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out); //
 
 const jbuiltin *tern_jinja_find_filter(const char *name, size_t n); // NULL: none
 extern const jbuiltin tern_jinja_text_filters[]; // jinja_text.c; a name of NULL ends it
-extern const jbuiltin tern_jinja_wrap_filters[]; // jinja_wrap.c
-// html.unescape(): appends the text with its character references replaced.
-bool tern_jinja_unescape_html(jrun *r, tern_str s);
-bool tern_jinja_filter_pprint(jrun *r, const jcall *c, jvalue *out);
 bool tern_jinja_string_method(jrun *r, const jcall *c, const char *name, jvalue *out);
 const jbuiltin *tern_jinja_find_test(const char *name, size_t n);
 const jbuiltin *tern_jinja_find_function(const char *name, size_t n);

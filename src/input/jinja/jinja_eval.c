@@ -318,12 +318,24 @@ static bool eval_call(jrun *r, const jnode *n, const jvalue *caller, jvalue *out
     return eval_args(r, n->list, caller, &args) && tern_jinja_call(r, callee, &args, out);
 }
 
+// Filters of Jinja2 that no published chat template uses.
+static bool is_left_out(const jvalue *name) {
+    static const char *const names[] = {"filesizeformat", "pprint",   "random",
+                                        "striptags",      "truncate", "urlencode",
+                                        "urlize",         "wordwrap", "xmlattr"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == name->n && !memcmp(names[i], name->s, name->n)) return true;
+    return false;
+}
+
 static bool eval_builtin(jrun *r, const jnode *n, jvalue *out) { // a filter or a test
     jvalue self;
     jargs args;
-    if (!n->builtin)
-        return tern_jinja_fail(r, "no %s named '%.*s'", n->kind == J_TEST ? "test" : "filter",
-                               (int)(n->value.n < 80 ? n->value.n : 80), n->value.s);
+    const char *what = n->kind == J_TEST ? "test" : "filter";
+    const int width = (int)(n->value.n < 80 ? n->value.n : 80);
+    if (!n->builtin && n->kind != J_TEST && is_left_out(&n->value))
+        return tern_jinja_fail(r, "the filter '%.*s' is not supported", width, n->value.s);
+    if (!n->builtin) return tern_jinja_fail(r, "no %s named '%.*s'", what, width, n->value.s);
     return eval(r, n->a, &self) && eval_args(r, n->list, NULL, &args) &&
            tern_jinja_call_builtin(r, n->builtin, self, &args, out);
 }

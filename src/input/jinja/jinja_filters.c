@@ -584,10 +584,8 @@ const jbuiltin *tern_jinja_find_filter(const char *name, size_t n) {
         {"batch", "linecount ?fill_with", filter_batch},
         {"slice", "slices ?fill_with", filter_slice},
         {"groupby", "attribute ?default ?case_sensitive", filter_groupby},
-        {"pprint", "", tern_jinja_filter_pprint},
         {"attr", "name", filter_attr},
     };
     const jbuiltin *b = tern_jinja_find(table, sizeof table / sizeof *table, name, n);
-    if (!b) b = find_in(tern_jinja_text_filters, name, n);
-    return b ? b : find_in(tern_jinja_wrap_filters, name, n);
+    return b ? b : find_in(tern_jinja_text_filters, name, n);
 }

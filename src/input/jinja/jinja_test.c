@@ -156,11 +156,6 @@ TEST(jinja_filters_and_tests) {
         {"{{ '<\\x01\"/' | tojson }} {{ {1: none, true: 2.5} | tojson }} {{ dd | "
          "tojson(sort_keys=true) }}",
          "\"<\\u0001\\\"/\" {\"1\": 2.5} {\"Y\": 2, \"x\": 3, \"z\": 1}"},
-        // The first and the last name, with and without a semicolon, one that is a prefix of
-        // another.
-        {"{{ '&AElig;&AElig &zwnj;|&notin;&notit;&not|&zzz;&NJcy;&amp;lt; &#65;&#x80;' "
-         "| striptags }}",
-         "\u00c6\u00c6 \u200c|\u2209\u00acit;\u00ac|&zzz;\u040a&lt; A\u20ac"},
         {"{{ s is string }}{{ t is number }}{{ n is integer }}{{ d is mapping }}{{ d is sequence }}"
          "{{ l is iterable }}{{ no is none }}{{ t is true }}{{ n is divisibleby 7 }}{{ n is odd }}",
          "TrueTrueTrueTrueTrueTrueTrueTrueTrueTrue"},
@@ -208,6 +203,10 @@ TEST(jinja_errors_name_line_and_reason) {
         {"{{ 1 < 'a' }}",
          "chat template: line 1: '<' not supported between instances of 'int' and 'str'"},
         {"{{ s | zork }}", "chat template: line 1: no filter named 'zork'"},
+        // Jinja2 has these, which no published chat template uses.
+        {"{{ s | pprint }}", "chat template: line 1: the filter 'pprint' is not supported"},
+        {"{{ s | wordwrap(9) }}", "chat template: line 1: the filter 'wordwrap' is not supported"},
+        {"{{ s | urlize }}", "chat template: line 1: the filter 'urlize' is not supported"},
         {"{% for x in 5 %}{% endfor %}", "chat template: line 1: 'int' object is not iterable"},
         {"{% for a, b in l %}{% endfor %}", "chat template: line 1: 'int' object is not iterable"},
         {"{{ s | replace('a') }}", "chat template: line 1: replace() needs the argument 'new'"},
@@ -256,19 +255,13 @@ TEST(jinja_bounds_hostile_templates) {
         "{% endfor %}{{ ns.t | tojson }}",
         "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
         "{% set ns = namespace(t=[]) %}{% for a in range(9999) %}{% set ns.t = [ns.t] %}"
-        "{% endfor %}{{ ns.t | pprint }}",
+        "{% endfor %}{{ ns.t | string }}",
         "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
         "{% for a in [1, 2] recursive %}{{ loop([1, 2]) }}{% endfor %}",
         "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
         "{% macro m() %}{{ self.a() }}{% endmacro %}{% block a %}{{ m() }}{% endblock %}",
         "{{ [1] | slice(10 ** 15) | list }}",
         "{{ [1] | batch(10 ** 12, 'x') | list }}",
-        "{{ ('a ' * 10 ** 7 * 3) | wordwrap(1) }}",
-        "{{ 'a-b' * 10 ** 7 | wordwrap(10 ** 18, wrapstring='x' * 10 ** 7) }}",
-        "{{ ('a\\n' * 10 ** 5) | wordwrap(5, wrapstring='x' * 10 ** 5) }}",
-        "{{ ('<>' * 10 ** 6) | striptags }}",
-        "{{ ('&a' * 10 ** 7 * 3) | striptags }}",
-        "{{ ('%' * 10 ** 7 * 3) | urlencode }}",
         "{{ range(10 ** 18) | length }}",
         "{{ '%999999999d' % 1 }}",
         "{{ 'a'.ljust(10 ** 12) }}",
