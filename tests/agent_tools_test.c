@@ -13,16 +13,16 @@ typedef struct sum {
 
 static const sum sums[] = {
     {"0.1 + 0.2", "0.3"},
-    {"2^100", "1267650600228229401496703205376"},
-    {"1/3", "1/3 (about 0.33333333333333333333)"},
-    {"-1/3", "-1/3 (about -0.33333333333333333333)"},
+    {"2^100", "1.26765060022823e+30"},
+    {"1/3", "0.333333333333333"},
+    {"-1/3", "-0.333333333333333"},
     {"(1/3)*3", "1"},
     {"-7 % 3", "2"},
     {"7 % -3", "-2"},
     {"-2^2", "-4"},
     {"2^3^2", "512"},
     {"2**-2", "0.25"},
-    {"25!", "15511210043330985984000000"},
+    {"25!", "1.5511210043331e+25"},
     {"round(2.345, 2)", "2.35"},
     {"round(-2.5)", "-3"},
     {"round(1234, -2)", "1200"},
@@ -33,11 +33,12 @@ static const sum sums[] = {
     {"1.5e3 * 2", "3000"},
     {"1e-3", "0.001"},
     {"12 \xC3\x97 12 \xC3\xB7 9", "16"},
-    {"99999999999999999999 * 99999999999999999999", "9999999999999999999800000000000000000001"},
-    {"123456789012345678901234567890 % 987654321", "574845669"},
-    {"(10^40 - 1) / (10^20 - 1)", "100000000000000000001"},
-    {"340282366920938463463374607431768211456 / 18446744073709551616", "18446744073709551616"},
-    {"(2^521 - 1) / (2^521 - 1)", "1"},
+    {"2^53 - 1", "9007199254740991"},
+    {"9007199254740991 % 10", "1"},
+    {"123456789012345678901234567890 % 987654321", "!up to 2^53"},
+    {"2^0.5", "1.4142135623731"},
+    {"(-8)^0.5", "!a root of a negative"},
+    {"round(1, 0.5)", "!whole decimals"},
     {"0^0", "1"},
     {"-0", "0"},
     {".5 + 5.", "5.5"},
@@ -45,12 +46,11 @@ static const sum sums[] = {
     {"1/0", "!a division by 0"},
     {"0^-1", "!a division by 0"},
     {"5 % 0", "!a division by 0"},
-    {"2^0.5", "!exponents are whole"},
     {"2^^2", "!unexpected '^2' at byte 3"},
     {"(1", "!too early"},
-    {"10^3000", "!more than 2000 digits"},
+    {"10^3000", "!more than 308 digits"},
     {"sqrt(2)", "!unexpected 'sqrt(2)'"},
-    {"801!", "!factorials are of"},
+    {"171!", "!factorials are of"},
     {"(-1)!", "!factorials are of"},
     {"", "!too early"},
     {"1 2", "!unexpected '2'"},
@@ -59,9 +59,9 @@ static const sum sums[] = {
     {"round(1, 2, 3)", "!a number and decimals"},
 };
 
-// Seen to fail with doubles in the place of fractions, with a modulo that has the sign of the left,
-// and without the step of the long division that corrects a guess.
-TEST(agent_sums_are_exact) {
+// Seen to fail with 17 digits, with a modulo that has the sign of the left, and with round() of the
+// plain product.
+TEST(agent_sums_are_right) {
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
         tern_strbuf out = {0};
         tern_error err = {0};
@@ -78,43 +78,15 @@ TEST(agent_sums_are_exact) {
     }
 }
 
-// a = (a / b) * b + a % b, for long numbers of many shapes.
-TEST(agent_long_divisions_are_right) {
-    unsigned state = 1;
-    for (int round = 0; round < 300; round++) {
-        char a[200], b[200], text[1000];
-        size_t n[2];
-        for (int k = 0; k < 2; k++) {
-            char *to = k ? b : a;
-            state = state * 1664525u + 1013904223u;
-            n[k] = 1 + (state >> 16) % (k ? 90 : 180);
-            for (size_t i = 0; i < n[k]; i++) {
-                state = state * 1664525u + 1013904223u;
-                unsigned kind = state >> 29; // runs of 0 and of 9 are where guesses go wrong
-                to[i] = (char)('0' + (kind < 2 ? 0 : kind < 4 ? 9 : (state >> 16) % 10));
-            }
-            to[0] = '1';
-            to[n[k]] = 0;
-        }
-        snprintf(text, sizeof text, "floor(%s / %s) * %s + %s %% %s - %s", a, b, b, a, b, a);
-        tern_strbuf out = {0};
-        tern_error err = {0};
-        tern_status status = agent_calculate(text, strlen(text), &out, &err);
-        CHECK_MSG(status == TERN_OK && !strcmp(tern_strbuf_text(&out), "0"), "%s: %s %s", text,
-                  tern_strbuf_text(&out), err.message);
-        tern_strbuf_free(&out);
-    }
-}
-
 TEST(agent_sums_survive_without_memory) {
-    static const char text[] = "round((1/3 + 2^70) * 25! / 7, 3) % 12345678901234567";
+    static const char text[] = "round((1/3 + 2^10) * 5! / 7, 3) % 1234567";
     for (uint64_t n = 1;; n++) {
         tern_strbuf out = {0};
         tern_mem_fail_at(n);
         tern_status status = agent_calculate(text, sizeof text - 1, &out, NULL);
         tern_mem_fail_at(0);
         tern_strbuf_free(&out);
-        if (status == TERN_OK && n > 100) break;
+        if (status == TERN_OK) break;
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
         REQUIRE(n < 100000);
     }

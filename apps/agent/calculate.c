@@ -1,19 +1,22 @@
-// calculate: the value of an expression, exactly. Numbers are fractions (rational.h), so that
-// 0.1 + 0.2 is 0.3, and (1/3) * 3 is 1.
+// calculate: the value of an expression in doubles: whole numbers up to 2^53 are exact, others
+// are printed with 15 digits, so that 0.1 + 0.2 is 0.3.
 //
 //     sum     = product { ("+" | "-") product }
 //     product = signed { ("*" | "/" | "%") signed }
-//     signed  = ("-" | "+") signed | power
+//     signed  = { "-" | "+" } power
 //     power   = value [ ("^" | "**") signed ] { "!" comes with value }
 //     value   = number | "(" sum ")" | function "(" sum { "," sum } ")"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
-#include "apps/agent/rational.h"
 #include "apps/agent/tools.h"
 #include "base/json.h"
 
 #define DEPTH_MAX     100
-#define BYTES_MAX     1000 // which limits it to some hundred operations
-#define FACTORIAL_MAX 800  // has 1,977 digits
+#define BYTES_MAX     1000
+#define FACTORIAL_MAX 170
+#define EXACT_MAX     9007199254740992.0 // whole numbers up to it are exact
 
 typedef struct parser {
     const char *text;
@@ -22,8 +25,12 @@ typedef struct parser {
     tern_error *err;
 } parser;
 
-static tern_status read_sum(parser *p, rational *out);
-static tern_status read_signed(parser *p, rational *out);
+static tern_status read_sum(parser *p, double *out);
+static tern_status read_signed(parser *p, double *out);
+
+static tern_status refuse(const parser *p, const char *why) {
+    return tern_fail(p->err, TERN_ERR_ARGUMENT, "%s", why);
+}
 
 static tern_status unexpected(const parser *p) {
     if (p->at >= p->n) return tern_fail(p->err, TERN_ERR_ARGUMENT, "the expression ends too early");
@@ -45,128 +52,89 @@ static bool take(parser *p, const char *sign) {
     return true;
 }
 
-// ---- Functions ---------------------------------------------------------------------------------
+// ---- Operations --------------------------------------------------------------------------------
 
-static tern_status set(rational *out, long value, tern_error *err) {
-    char digits[24];
-    size_t n = 0;
-    unsigned long v = value < 0 ? 0ul - (unsigned long)value : (unsigned long)value;
-    do digits[sizeof digits - ++n] = (char)('0' + v % 10);
-    while (v /= 10);
-    TERN_TRY(rational_read(out, digits + sizeof digits - n, n, err));
-    out->is_negative = value < 0;
+static tern_status divide(const parser *p, double *a, double b) {
+    if (b == 0) return refuse(p, "a division by 0");
+    *a /= b;
     return TERN_OK;
 }
 
-static tern_status power(rational *out, const rational *base, const rational *exponent,
-                         tern_error *err) {
-    long n = 0;
-    if (!rational_small(exponent, -100000, 100000, &n))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "exponents are whole numbers, up to 100000");
-    if (n < 0 && rational_is_zero(base))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a division by 0");
-    rational result = {0}, factor = {0};
-    tern_status status = set(&result, 1, err);
-    if (status == TERN_OK) status = rational_copy(&factor, base, err);
-    for (unsigned long left = (unsigned long)(n < 0 ? -n : n); left && status == TERN_OK;) {
-        if (left & 1) status = rational_multiply(&result, &result, &factor, err);
-        left >>= 1;
-        if (left && status == TERN_OK) status = rational_multiply(&factor, &factor, &factor, err);
-    }
-    rational one = {0};
-    if (status == TERN_OK && n < 0) {
-        status = set(&one, 1, err);
-        if (status == TERN_OK) status = rational_divide(&result, &one, &result, err);
-    }
-    if (status == TERN_OK) status = rational_copy(out, &result, err);
-    rational_free(&one);
-    rational_free(&result);
-    rational_free(&factor);
-    return status;
-}
-
-static tern_status factorial(rational *v, tern_error *err) {
-    long n = 0;
-    rational factor = {0};
-    if (!rational_small(v, 0, FACTORIAL_MAX, &n))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "factorials are of whole numbers from 0 to %d",
-                         FACTORIAL_MAX);
-    tern_status status = set(v, 1, err);
-    for (long i = 2; i <= n && status == TERN_OK; i++) {
-        status = set(&factor, i, err);
-        if (status == TERN_OK) status = rational_multiply(v, v, &factor, err);
-    }
-    rational_free(&factor);
-    return status;
-}
-
 // a mod b has the sign of b, as in modular arithmetic.
-static tern_status modulo(rational *out, const rational *b, tern_error *err) {
-    rational q = {0};
-    tern_status status = rational_divide(&q, out, b, err);
-    if (status == TERN_OK) status = rational_round(&q, &q, ROUND_DOWN, err);
-    if (status == TERN_OK) status = rational_multiply(&q, &q, b, err);
-    if (status == TERN_OK) status = rational_add(out, out, &q, true, err);
-    rational_free(&q);
-    return status;
+static tern_status modulo(const parser *p, double *a, double b) {
+    if (b == 0) return refuse(p, "a division by 0");
+    if (fabs(*a) > EXACT_MAX || fabs(b) > EXACT_MAX)
+        return refuse(p, "remainders are of numbers up to 2^53");
+    *a = fmod(*a, b);
+    if (*a != 0 && (*a < 0) != (b < 0)) *a += b;
+    return TERN_OK;
+}
+
+static tern_status power(const parser *p, double *a, double b) {
+    if (*a == 0 && b < 0) return refuse(p, "a division by 0");
+    if (*a < 0 && b != floor(b)) return refuse(p, "a root of a negative number");
+    *a = pow(*a, b);
+    return TERN_OK;
+}
+
+static tern_status factorial(const parser *p, double *v) {
+    if (!(*v >= 0 && *v <= FACTORIAL_MAX && *v == floor(*v)))
+        return tern_fail(p->err, TERN_ERR_ARGUMENT, "factorials are of whole numbers from 0 to %d",
+                         FACTORIAL_MAX);
+    double product = 1;
+    for (int i = 2; i <= (int)*v; i++) product *= i;
+    *v = product;
+    return TERN_OK;
+}
+
+// Halves away from 0, also those that no double is: round(2.345, 2) is 2.35.
+static tern_status round_to(const parser *p, double *v, double decimals) {
+    if (decimals != floor(decimals) || fabs(decimals) > 300)
+        return refuse(p, "round takes whole decimals, up to 300");
+    const double scale = pow(10, decimals), x = *v * scale;
+    if (isfinite(x) && fabs(x) < EXACT_MAX) *v = round(x * (1 + 2 * DBL_EPSILON)) / scale;
+    return TERN_OK;
 }
 
 typedef enum function { ABS, FLOOR, CEIL, ROUND, MIN, MAX, N_FUNCTIONS } function;
 static const char *const function_names[] = {"abs", "floor", "ceil", "round", "min", "max"};
 
-// round(x, n): to n decimals.
-static tern_status round_to(rational *out, const rational *decimals, tern_error *err) {
-    rational ten = {0};
-    tern_status status = set(&ten, 10, err);
-    if (status == TERN_OK) status = power(&ten, &ten, decimals, err);
-    if (status == TERN_OK) status = rational_multiply(out, out, &ten, err);
-    if (status == TERN_OK) status = rational_round(out, out, ROUND_NEAREST, err);
-    if (status == TERN_OK) status = rational_divide(out, out, &ten, err);
-    rational_free(&ten);
-    return status;
-}
-
-// Applies the function to the value so far and one more argument; b: NULL: none.
-static tern_status apply(parser *p, function f, rational *out, const rational *b) {
-    bool failed = false;
-    if (b && f == ROUND) return round_to(out, b, p->err);
-    if (b && (f == MIN || f == MAX)) {
-        int order = rational_compare(out, b, &failed);
-        if (failed) return tern_fail(p->err, TERN_ERR_ARGUMENT, "numbers that are too long");
-        return (f == MIN) == (order > 0) && order ? rational_copy(out, b, p->err) : TERN_OK;
-    }
-    if (b) return tern_fail(p->err, TERN_ERR_ARGUMENT, "%s takes one number", function_names[f]);
-    if (f == ABS) out->is_negative = false;
-    if (f == MIN || f == MAX || f == ABS) return TERN_OK;
-    return rational_round(out, out,
-                          f == FLOOR  ? ROUND_DOWN
-                          : f == CEIL ? ROUND_UP
-                                      : ROUND_NEAREST,
-                          p->err);
-}
-
-static tern_status read_function(parser *p, rational *out) {
-    size_t f = 0, from = p->at, n;
+static function name_of_function(parser *p) {
+    size_t f = 0, from = p->at;
     while (p->at < p->n && ((p->text[p->at] | 32) >= 'a' && (p->text[p->at] | 32) <= 'z')) p->at++;
-    n = p->at - from;
+    const size_t n = p->at - from;
     while (f < N_FUNCTIONS &&
            (strlen(function_names[f]) != n || memcmp(function_names[f], p->text + from, n)))
         f++;
-    p->at = f < N_FUNCTIONS ? p->at : from;
-    if (f == N_FUNCTIONS || !take(p, "(")) return unexpected(p);
+    if (f == N_FUNCTIONS) p->at = from;
+    return (function)f;
+}
+
+static tern_status read_function(parser *p, double *out) {
+    const size_t from = p->at;
+    const function f = name_of_function(p);
+    if (f == N_FUNCTIONS || !take(p, "(")) {
+        p->at = f == N_FUNCTIONS ? from : p->at;
+        return unexpected(p);
+    }
     TERN_TRY(read_sum(p, out));
     size_t n_more = 0;
-    for (; take(p, ","); n_more++) {
-        rational b = {0};
-        tern_status status = read_sum(p, &b);
-        if (status == TERN_OK && f == ROUND && n_more)
-            status = tern_fail(p->err, TERN_ERR_ARGUMENT, "round takes a number and decimals");
-        if (status == TERN_OK) status = apply(p, (function)f, out, &b);
-        rational_free(&b);
-        TERN_TRY(status);
+    for (double b; take(p, ","); n_more++) {
+        TERN_TRY(read_sum(p, &b));
+        if (f == MIN || f == MAX) {
+            *out = f == MIN ? fmin(*out, b) : fmax(*out, b);
+            continue;
+        }
+        if (f != ROUND)
+            return tern_fail(p->err, TERN_ERR_ARGUMENT, "%s takes one number", function_names[f]);
+        if (n_more) return refuse(p, "round takes a number and decimals");
+        TERN_TRY(round_to(p, out, b));
     }
     if (!take(p, ")")) return unexpected(p);
-    return n_more ? TERN_OK : apply(p, (function)f, out, NULL);
+    if (f == ABS) *out = fabs(*out);
+    if (f == FLOOR) *out = floor(*out);
+    if (f == CEIL) *out = ceil(*out);
+    return f == ROUND && !n_more ? round_to(p, out, 0) : TERN_OK;
 }
 
 // ---- The grammar, from the inside --------------------------------------------------------------
@@ -174,34 +142,27 @@ static tern_status read_function(parser *p, rational *out) {
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Digits with at most one point, and an exponent of ten.
-static tern_status read_number(parser *p, rational *out) {
-    size_t from = p->at;
+static tern_status read_number(parser *p, double *out) {
+    char text[BYTES_MAX + 1];
+    const size_t from = p->at;
     bool has_point = false;
     while (p->at < p->n && (is_digit(p->text[p->at]) || (p->text[p->at] == '.' && !has_point)))
         has_point |= p->text[p->at++] == '.';
     if (p->at == from + has_point) return unexpected(p);
-    TERN_TRY(rational_read(out, p->text + from, p->at - from, p->err));
-    if (p->at >= p->n || (p->text[p->at] | 32) != 'e') return TERN_OK;
-    size_t at = p->at + 1;
-    bool is_negative = at < p->n && p->text[at] == '-';
-    if (at < p->n && (p->text[at] == '-' || p->text[at] == '+')) at++;
-    long exponent = 0;
-    if (at >= p->n || !is_digit(p->text[at])) return TERN_OK;
-    for (; at < p->n && is_digit(p->text[at]) && exponent < 100000; at++)
-        exponent = exponent * 10 + (p->text[at] - '0');
-    p->at = at;
-    rational ten = {0}, by = {0};
-    tern_status status = set(&ten, 10, p->err);
-    if (status == TERN_OK) status = set(&by, is_negative ? -exponent : exponent, p->err);
-    if (status == TERN_OK) status = power(&ten, &ten, &by, p->err);
-    if (status == TERN_OK) status = rational_multiply(out, out, &ten, p->err);
-    rational_free(&ten);
-    rational_free(&by);
-    return status;
+    if (p->at < p->n && (p->text[p->at] | 32) == 'e') {
+        size_t at = p->at + 1;
+        if (at < p->n && (p->text[at] == '-' || p->text[at] == '+')) at++;
+        if (at < p->n && is_digit(p->text[at]))
+            for (p->at = at; p->at < p->n && is_digit(p->text[p->at]);) p->at++;
+    }
+    memcpy(text, p->text + from, p->at - from);
+    text[p->at - from] = 0;
+    *out = strtod(text, NULL);
+    return TERN_OK;
 }
 
-static tern_status read_value(parser *p, rational *out) {
-    char c = peek(p);
+static tern_status read_value(parser *p, double *out) {
+    const char c = peek(p);
     if (take(p, "(")) {
         TERN_TRY(read_sum(p, out));
         if (!take(p, ")")) return unexpected(p);
@@ -210,40 +171,36 @@ static tern_status read_value(parser *p, rational *out) {
     } else {
         TERN_TRY(read_number(p, out));
     }
-    while (take(p, "!")) TERN_TRY(factorial(out, p->err));
+    while (take(p, "!")) TERN_TRY(factorial(p, out));
     return TERN_OK;
 }
 
-static tern_status read_power(parser *p, rational *out) {
+static tern_status read_power(parser *p, double *out) {
+    double exponent;
     TERN_TRY(read_value(p, out));
     if (!take(p, "^") && !take(p, "**")) return TERN_OK;
-    rational exponent = {0};
-    tern_status status = read_signed(p, &exponent);
-    if (status == TERN_OK) status = power(out, out, &exponent, p->err);
-    rational_free(&exponent);
-    return status;
+    TERN_TRY(read_signed(p, &exponent));
+    return power(p, out, exponent);
 }
 
-static tern_status read_signed(parser *p, rational *out) {
+static tern_status read_signed(parser *p, double *out) {
     bool is_negative = false;
-    if (++p->depth > DEPTH_MAX)
-        return tern_fail(p->err, TERN_ERR_ARGUMENT, "the expression is nested too deeply");
+    if (++p->depth > DEPTH_MAX) return refuse(p, "the expression is nested too deeply");
     for (;;) {
         if (take(p, "-"))
             is_negative = !is_negative;
         else if (!take(p, "+"))
             break;
     }
-    tern_status status = read_power(p, out);
+    TERN_TRY(read_power(p, out));
     p->depth--;
-    if (status == TERN_OK && is_negative && !rational_is_zero(out))
-        out->is_negative = !out->is_negative;
-    return status;
+    if (is_negative) *out = -*out;
+    return TERN_OK;
 }
 
-static tern_status read_product(parser *p, rational *out) {
+static tern_status read_product(parser *p, double *out) {
     TERN_TRY(read_signed(p, out));
-    for (;;) {
+    for (double b;;) {
         char c = peek(p);
         // Also the typographic multiplication and division signs.
         if (take(p, "\xC3\x97"))
@@ -254,43 +211,38 @@ static tern_status read_product(parser *p, rational *out) {
             p->at++;
         else
             return TERN_OK;
-        rational b = {0};
-        tern_status status = read_signed(p, &b);
-        if (status == TERN_OK)
-            status = c == '*'   ? rational_multiply(out, out, &b, p->err)
-                     : c == '/' ? rational_divide(out, out, &b, p->err)
-                                : modulo(out, &b, p->err);
-        rational_free(&b);
-        TERN_TRY(status);
+        TERN_TRY(read_signed(p, &b));
+        if (c == '*')
+            *out *= b;
+        else
+            TERN_TRY(c == '/' ? divide(p, out, b) : modulo(p, out, b));
     }
 }
 
-static tern_status read_sum(parser *p, rational *out) {
+static tern_status read_sum(parser *p, double *out) {
     TERN_TRY(read_product(p, out));
-    for (;;) {
-        char c = peek(p);
+    for (double b;;) {
+        const char c = peek(p);
         if (c != '+' && c != '-') return TERN_OK;
         p->at++;
-        rational b = {0};
-        tern_status status = read_product(p, &b);
-        if (status == TERN_OK) status = rational_add(out, out, &b, c == '-', p->err);
-        rational_free(&b);
-        TERN_TRY(status);
+        TERN_TRY(read_product(p, &b));
+        *out += c == '-' ? -b : b;
     }
 }
 
 tern_status agent_calculate(const char *expression, size_t n, tern_strbuf *out, tern_error *err) {
     parser p = {.text = expression, .n = n, .err = err};
-    rational value = {0};
+    double value = 0;
     if (n > BYTES_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT, "an expression of more than %d characters",
                          BYTES_MAX);
-    tern_status status = read_sum(&p, &value);
+    TERN_TRY(read_sum(&p, &value));
     peek(&p);
-    if (status == TERN_OK && p.at < p.n) status = unexpected(&p);
-    if (status == TERN_OK) status = rational_print(&value, out, err);
-    rational_free(&value);
-    return status;
+    if (p.at < p.n) return unexpected(&p);
+    if (!isfinite(value)) return refuse(&p, "a number of more than 308 digits");
+    const bool is_whole = value == floor(value) && fabs(value) <= EXACT_MAX;
+    tern_strbuf_printf(out, is_whole ? "%.0f" : "%.15g", value == 0 ? 0.0 : value);
+    return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
 }
 
 // ---- The tool ----------------------------------------------------------------------------------
@@ -318,7 +270,8 @@ tern_status agent_add_calculator(agent_tools *t, tern_error *err) {
     agent_tool *tool;
     TERN_TRY(agent_tools_add(
         t, "calculate",
-        "Calculates exactly: + - * / % ^ ! ( ), abs, floor, ceil, round(x, decimals), min, max.",
+        "Calculates to 15 digits: + - * / % ^ ! ( ), abs, floor, ceil, round(x, decimals), min, "
+        "max.",
         "{\"type\":\"object\",\"properties\":{\"expression\":{\"type\":\"string\",\"description\":"
         "\"Such as (12.5 + 3) * 4\"}},\"required\":[\"expression\"],"
         "\"additionalProperties\":false}",

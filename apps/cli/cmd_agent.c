@@ -329,7 +329,7 @@ int cmd_agent(const command *self, int argc, char **argv) {
         {0, "embedder", OPTION_TEXT, &args.memory.model.path, "MODEL",
          "the model of the memory's vectors; none: words alone (the one that made them)"},
         RERANK_OPTIONS(args.memory),
-        {0, "calculate", OPTION_FLAG, &args.calculates, NULL, "do sums exactly"},
+        {0, "calculate", OPTION_FLAG, &args.calculates, NULL, "do sums"},
         {0, "skills", OPTION_TEXTS, &args.skills, "DIR",
          "folders in DIR with a SKILL.md, which the model reads when they fit; may be repeated"},
         {0, "must-call", OPTION_FLAG, &args.must_call, NULL,
