@@ -60,7 +60,11 @@ void tern_name_index_free(tern_name_index *index);
 
 // ---- Files under construction ------------------------------------------------------------------
 
+// Reads another program's file as the equivalent GGUF.
+typedef tern_status tern_parse_fn(tern_file *file, const tern_blob *all, tern_error *err);
+
 struct tern_file_private {
+    tern_parse_fn *foreign; // for whisper.cpp's files; NULL: they are refused
     tern_blob_file **files; // with tensors
     size_t n_files, files_capacity;
     tern_mapping *maps; // texts
@@ -69,6 +73,8 @@ struct tern_file_private {
     tern_name_index tensor_index, meta_index;
 };
 
+tern_status tern_file_open_with(tern_file **out, const char *path, tern_parse_fn *foreign,
+                                tern_error *err);
 tern_status tern_file_new(tern_file **out, const char *path, tern_error *err);
 // Opens a file with tensors, and keeps it until `file` is closed.
 tern_status tern_file_add_part(tern_file *file, const char *path, tern_blob *all, tern_error *err);

@@ -83,6 +83,8 @@ typedef struct tern_file {
 } tern_file;
 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
+// Also whisper.cpp's ggml-*.bin, which only conversion reads (whisper_bin.c).
+tern_status tern_file_open_foreign(tern_file **out, const char *path, tern_error *err);
 // A folder may have only a config or a tokenizer. For callers that need weights: fails if it has
 // none, and names the folder's GGUF files.
 tern_status tern_file_need_weights(const tern_file *file, tern_error *err);

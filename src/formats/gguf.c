@@ -330,15 +330,15 @@ tern_status tern_gguf_parse(tern_file *file, int shard, const tern_blob *all,
     return status;
 }
 
-// The first part may be whisper.cpp's file instead, which is read as an equivalent GGUF.
+// The first part may be whisper.cpp's file instead, which conversion reads as an equivalent GGUF.
 static tern_status parse_part(tern_file *file, int shard, const tern_blob *all,
                               tern_gguf_split *split, tern_error *err) {
-#ifndef TERN_NO_SENSES // pages load a separate module for these (mk/web.mk)
     if (shard == 0 && tern_whisper_bin_is(all)) {
         *split = (tern_gguf_split){-1, -1, -1};
-        return tern_whisper_bin_parse(file, all, err);
+        if (file->priv->foreign) return file->priv->foreign(file, all, err);
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a file of whisper.cpp, which must be converted first: tern convert");
     }
-#endif
     return tern_gguf_parse(file, shard, all, split, err);
 }
 

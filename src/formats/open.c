@@ -46,7 +46,8 @@ static tern_status open_any(tern_file *file, const char *path, tern_error *err) 
     return tern_gguf_open_files(file, path, err);
 }
 
-tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
+tern_status tern_file_open_with(tern_file **out, const char *path, tern_parse_fn *foreign,
+                                tern_error *err) {
     tern_file *file;
     *out = NULL;
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -57,10 +58,15 @@ tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
                      path);
 #endif
     TERN_TRY(tern_file_new(&file, path, err));
+    file->priv->foreign = foreign;
     tern_status status = open_any(file, path, err);
     if (status == TERN_OK)
         *out = file;
     else
         tern_file_close(file);
     return status;
+}
+
+tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
+    return tern_file_open_with(out, path, NULL, err);
 }

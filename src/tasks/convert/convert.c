@@ -589,7 +589,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     c->to_gguf = n > 5 && strcmp(out + n - 5, ".gguf") == 0;
     TERN_TRY(tern_convert_check_types(c, err));
     if (c->desc->imatrix) TERN_TRY(tern_importances_read(&c->importances, c->desc->imatrix, err));
-    TERN_TRY(tern_file_open(&c->file, in, err));
+    TERN_TRY(tern_file_open_foreign(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_file_need_weights(c->file, err));
     TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
