@@ -1,17 +1,10 @@
 # The npm package and the pages: node, and npm for what builds them (packages/tern/package-lock.json).
 #
 #     make web-serve SERVE="--port 8081 --no-isolation"
-NODE     ?= node
-NPM      ?= npm
 WEB_PAGES = $(WEB)/pages
-WEB_TOOLS = packages/tern/node_modules/.package-lock.json
 ENGINE_TS = $(shell find packages/tern/src -name '*.ts' 2>/dev/null)
 PAGE_SRC  = $(shell find web -type f ! -path 'web/test/*' 2>/dev/null)
 
-$(WEB_TOOLS): packages/tern/package-lock.json
-	@command -v $(NODE) $(NPM) >/dev/null || tools/install_deps.sh nodejs npm
-	cd packages/tern && $(NPM) ci --no-fund --no-audit --silent
-	@touch $@
 packages/tern/dist/index.js: $(WEB_TOOLS) $(WEB_MODULES) $(WEB_SHADERS) $(ENGINE_TS) packages/tern/build.mjs
 	@echo "  npm   packages/tern/dist"
 	$(Q)$(NODE) packages/tern/build.mjs

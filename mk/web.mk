@@ -4,48 +4,41 @@
 #     tern.wasm           SIMD128 with exact emulated fma; every browser that has SIMD, one thread
 #     tern-relaxed.wasm   relaxed SIMD: fused multiply-add, dot products of int8; one thread
 #     tern-threads.wasm   the same with shared memory, for pages that are cross-origin isolated
-#     tern-senses.wasm, tern-relaxed-senses.wasm, tern-threads-senses.wasm
-#                         the same with the families that see and hear, for their models alone
 #     tern-shaders.json   the texts of the GPU's kernels, for pages that have a GPU
 #
-# Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs.
+# Debian's packages: clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev, and nodejs and npm, for
+# binaryen (packages/tern/package.json has its version).
 # What checks them (Tern.diagnose) is two more, tern-check.wasm and tern-relaxed-check.wasm: the same
 # objects, with the scalar kernels, the tests of kernels, and `tern diagnose`.
 WEB       = $(BUILD)/web
 WEB_DEPS  = $(WEB)/deps
 WEB_FLAVOURS = simd relaxed threads
-WEB_SENSES   = simd-senses relaxed-senses threads-senses
 WEB_CHECKS   = simd-check relaxed-check
 WEB_FILE_simd    = $(WEB)/tern.wasm
 WEB_FILE_relaxed = $(WEB)/tern-relaxed.wasm
 WEB_FILE_threads = $(WEB)/tern-threads.wasm
 WEB_FILE_simd-senses    = $(WEB)/tern-senses.wasm
-WEB_FILE_relaxed-senses = $(WEB)/tern-relaxed-senses.wasm
-WEB_FILE_threads-senses = $(WEB)/tern-threads-senses.wasm
 WEB_FILE_simd-check    = $(WEB)/tern-check.wasm
 WEB_FILE_relaxed-check = $(WEB)/tern-relaxed-check.wasm
-WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_SENSES) $(WEB_CHECKS),$(WEB_FILE_$(f)))
+WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(WEB_FILE_$(f)))
 WEB_FLAGS_simd    = $(WASM_FLAGS_simd128) $(WEB_LESS)
 WEB_FLAGS_relaxed = $(WASM_FLAGS_relaxed) $(WEB_LESS)
 WEB_FLAGS_simd-check    = $(WEB_FLAGS_simd) $(WEB_MORE_FLAGS)
 WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
-$(foreach f,$(WEB_FLAVOURS),$(eval WEB_FLAGS_$(f)-senses = $$(WEB_FLAGS_$(f)) -UTERN_NO_SENSES))
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
-WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SENSES -DTERN_NO_SCREENED_HEADS
-WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SENSES
-# Of each module, compressed: what a page has to load before anything else. Those with senses are loaded by who
-# loads a model of tens of megabytes besides, and may have a fifth more.
-WEB_GZIP_MAX        = 540000
-WEB_GZIP_MAX_SENSES = 600000
-web_gzip_max = $(if $(filter %check.wasm,$(1)),$$((2 * $(WEB_GZIP_MAX))),$(if $(filter %senses.wasm,$(1)),$(WEB_GZIP_MAX_SENSES),$(WEB_GZIP_MAX)))
+WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SAMPLES -DTERN_NO_SCREENED_HEADS
+WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SAMPLES
+# Of each module, compressed: what a page has to load before anything else.
+WEB_GZIP_MAX = 570000
+web_gzip_max = $(if $(filter %check.wasm,$(1)),$$((2 * $(WEB_GZIP_MAX))),$(WEB_GZIP_MAX))
 
 # Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
 # differs from one build to the next.
 WEB_SRC   = $(sort $(filter-out %_scalar.c,$(OTHER_SRC)) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
 WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c jit_compile.c pattern_info.c config.c context.c error.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
-            study.c tables.c ucd.c valid_utf.c xclass.c)
+            study.c valid_utf.c xclass.c few_tables.c few_ucd.c)
 WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
 WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(WEB_DEPS)/include -Iapps/web/unicode \
              -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
@@ -77,6 +70,16 @@ $(WEB_SHADERS): tools/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
 	@echo "  embed $@"
 	$(Q)tools/embed_wgsl.sh -j $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
 
+# All that PCRE2 knows of Unicode would be 7 KB more of a module (with gzip).
+$(WEB)/make_pcre2_tables: tools/make_pcre2_tables.c $(WEB_DEPS)/include/pcre2.h
+	@echo "  link  $@"
+	$(Q)$(CC) -std=c11 -O1 $(WEB_PCRE2_CFLAGS) -I$(WEB_DEPS)/include -o $@ $<
+$(WEB_DEPS)/pcre2/src/pcre2_few_ucd.c $(WEB_DEPS)/pcre2/src/few_names.inc: $(WEB)/make_pcre2_tables
+	@echo "  write $@"
+	$(Q)$< $(if $(filter %.inc,$@),names,ucd) > $@.tmp && mv $@.tmp $@
+$(WEB_DEPS)/pcre2/src/pcre2_few_tables.c: $(WEB_DEPS)/pcre2/src/few_names.inc
+	$(Q)sed 's/pcre2_ucptables\.c/few_names.inc/' $(@D)/pcre2_tables.c > $@.tmp && mv $@.tmp $@
+
 # utf8proc itself would be 75 KB of a module (with gzip): apps/web/unicode has its answers in 20.
 $(WEB)/make_unicode_tables: tools/make_unicode_tables.c $(WEB_DEPS)/include/pcre2.h
 	@echo "  link  $@"
@@ -91,17 +94,11 @@ $(WEB)/wasm_loops: tools/wasm_loops.c
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	$(Q)$(CC) -std=c11 -O1 -Wall -Wextra -Werror -o $@ $<
-WEB_AFTER_simd        = $(WEB)/wasm_loops
-WEB_AFTER_simd-senses = $(WEB)/wasm_loops
-WEB_AFTER_simd-check  = $(WEB)/wasm_loops
+WEB_AFTER_simd       = $(WEB)/wasm_loops
+WEB_AFTER_simd-check = $(WEB)/wasm_loops
 
 WEB_CHECK_SRC = $(sort $(wildcard src/kernels/cpu/*/*_scalar.c) src/kernels/cpu/float/float_wasm.c \
                 src/kernels/cpu/select.c $(wildcard apps/web/checks/*.c) $(filter src/kernels/%,$(KERNEL_TEST_SRC)))
-
-# What TERN_NO_SENSES changes, models/models.inc in config.c and the float kernels among it; and what the page calls.
-WEB_SENSES_SRC = $(filter $(shell grep -rl TERN_NO_SENSES src --include='*.c') src/models/config.c \
-                 src/kernels/cpu/float/float_wasm.c,$(WEB_SRC)) \
-                 $(sort $(wildcard apps/web/senses/*.c))
 
 # $(1): a flavour
 define web_flavour
@@ -123,14 +120,28 @@ web_order = $(call web_of,/pcre2/,$(1)) $(call web_of,/src/kernels/,$(1)) \
             $(filter-out $(foreach f,/pcre2/ /src/kernels/ /src/models/,$(call web_of,$(f),$(1))),$(1)) \
             $(call web_of,/src/models/,$(1))
 
+# What the linker joins, once more for size. Only what clang uses is enabled: with all features binaryen writes
+# encodings that browsers do not read yet.
+NODE     ?= node
+NPM      ?= npm
+WEB_TOOLS = packages/tern/node_modules/.package-lock.json
+WASM_OPT       = $(NODE) packages/tern/node_modules/binaryen/bin/wasm-opt
+WASM_OPT_FLAGS = -Oz --skip-pass=reorder-functions --strip-debug --strip-producers \
+                 $(addprefix --enable-,simd relaxed-simd threads bulk-memory sign-ext mutable-globals nontrapping-float-to-int)
+$(WEB_TOOLS): packages/tern/package-lock.json
+	@command -v $(NODE) $(NPM) >/dev/null || tools/install_deps.sh nodejs npm
+	cd packages/tern && $(NPM) ci --no-fund --no-audit --silent
+	@touch $@
+
 # $(1): a file, $(2): its objects, which this file's flags make, $(3): a flavour
 define web_link
 $(2): mk/web.mk
-$(1): $(2) mk/web.mk $$(WEB_AFTER_$(3))
+$(1): $(2) mk/web.mk $$(WEB_AFTER_$(3)) $(WEB_TOOLS)
 	@echo "  link  $$@"
 	$$(Q)$$(WASM_LD) -o $$@.tmp --no-entry $$(WASM_LIB)/crt1-reactor.o $$(call web_order,$$(filter %.o,$$^)) -L$$(WASM_LIB) -lc \
 	    $$(WASM_RT) -z stack-size=1048576 --stack-first --gc-sections --strip-all --max-memory=4294967296 \
 	    $$(WEB_LINK_$(3))
+	$$(Q)$$(WASM_OPT) $$(WASM_OPT_FLAGS) $$@.tmp -o $$@.tmp
 	$$(if $$(WEB_AFTER_$(3)),$$(Q)$$(WEB_AFTER_$(3)) $$@.tmp >/dev/null)
 	@tools/check_wasm_size.sh $$@.tmp $$(call web_gzip_max,$$@)
 	$$(Q)mv $$@.tmp $$@
@@ -140,16 +151,13 @@ endef
 # (base/os_wasm.c).
 WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
                    --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
-WEB_LINK_threads-senses = $(WEB_LINK_threads)
 .SECONDARY: $(WEB_OTHERS)
-$(foreach f,$(WEB_FLAVOURS) $(WEB_SENSES) $(WEB_CHECKS),$(eval $(call web_flavour,$(f))))
+$(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(eval $(call web_flavour,$(f))))
 $(foreach f,$(WEB_FLAVOURS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_SRC) $(WEB_OTHERS)),$(f))))
 # Their own objects, and the flavour's.
-$(foreach f,$(WEB_SENSES),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_SENSES_SRC)) \
-    $(call web_obj_$(f:-senses=),$(filter-out $(WEB_SENSES_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
 $(foreach f,$(WEB_CHECKS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_CHECK_SRC)) \
     $(call web_obj_$(f:-check=),$(filter-out $(WEB_CHECK_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
-$(WEB_OTHERS): $(WEB_DEPS)/include/pcre2.h ;
+$(filter-out %few_ucd.c %few_tables.c,$(WEB_OTHERS)): $(WEB_DEPS)/include/pcre2.h ;
 
 # The memory of a page (packages/tern/src/memory): src/store over the page's own SQLite, and no engine, which is
 # in the modules above. Of simd's objects what the linker finds a use for.

@@ -98,8 +98,8 @@ async function writeServiceWorker(esbuild, out) {
     /\.(html|js|css|wasm|json|svg|png|webmanifest)$/.test(name) &&
     !name.startsWith('models/') &&
     name !== 'sw.js';
-  // Who makes no diagnosis, or has no model that sees or hears, need not fetch these.
-  const isOfFew = (name) => /-(check|senses)\.wasm$/.test(name);
+  // Who makes no diagnosis need not fetch these.
+  const isOfFew = (name) => /-check\.wasm$/.test(name);
   const files = (await listFiles(out)).filter(wanted);
   const hash = createHash('sha256');
   for (const name of files)

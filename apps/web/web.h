@@ -40,9 +40,8 @@ typedef struct web_model {
     bool stepping;     // a step has begun and is not done
     struct web_session *sessions;
     web_grammar *grammars;
-    web_embedding *embeddings;                 // in progress or done
-    struct web_image *images;                  // in modules with senses
-    void (*close_senses)(struct web_model *m); // NULL: none open
+    web_embedding *embeddings; // in progress or done
+    struct web_image *images;
     struct web_model *next;
 } web_model;
 
@@ -66,6 +65,9 @@ web_model *web_model_add(tern_model *model); // NULL: out of memory
 tern_grammar *web_grammar_find(web_model *m, int32_t id, tern_error *err); // NULL: no such id
 void web_grammars_close(web_model *m);
 void web_embeddings_close(web_model *m);
+void web_images_close(web_model *m);
+void web_transcribers_close(const web_model *m);
+void web_speeches_close(const web_model *m); // of the model, or of the codec
 
 // ---- WebGPU -----------------------------------------------------------------------------------
 

@@ -188,7 +188,9 @@ int32_t web_model_close(int32_t id) {
     web_sessions_close(m);
     web_grammars_close(m);
     web_embeddings_close(m);
-    if (m->close_senses) m->close_senses(m);
+    web_images_close(m);
+    web_transcribers_close(m);
+    web_speeches_close(m);
     tern_model_close(m->model);
     tern_free(m);
     return 0;
@@ -227,6 +229,36 @@ static void put_embedding(tern_strbuf *b, const tern_model *model) {
         tern_strbuf_json(b, i.prompts[k].name, strlen(i.prompts[k].name));
     }
     tern_strbuf_puts(b, "]}");
+}
+
+// The members of tern_media_info, all of them.
+static void put_media(tern_strbuf *b, const tern_model *model) {
+    tern_media_info i;
+    tern_model_get_media_info(model, &i);
+#define INT(name)                                                                                  \
+    { #name, i.name }
+    const struct {
+        const char *name;
+        int32_t value;
+    } numbers[] = {INT(image_width), INT(image_height), INT(patch),       INT(n_labels),
+                   INT(n_dims),      INT(image_token),  INT(begin_token), INT(end_token),
+                   INT(audio_rate),  INT(n_speaker),    INT(codec_rate),  INT(codec_frame),
+                   INT(n_codes),     INT(n_values)};
+#undef INT
+    const struct {
+        const char *name;
+        bool value;
+    } flags[] = {{"has_vision", i.has_vision},
+                 {"is_asr", i.is_asr},
+                 {"is_tts", i.is_tts},
+                 {"is_codec", i.is_codec}};
+    tern_strbuf_puts(b, ",\"media\":{");
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        tern_strbuf_printf(b, "\"%s\":%d,", numbers[k].name, (int)numbers[k].value);
+    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+        tern_strbuf_printf(b, "%s\"%s\":%s", k ? "," : "", flags[k].name,
+                           flags[k].value ? "true" : "false");
+    tern_strbuf_puts(b, "}");
 }
 
 int32_t web_model_info(int32_t id) {
@@ -270,6 +302,7 @@ int32_t web_model_info(int32_t id) {
     put_count(b, "most", i.device_memory.most);
     tern_strbuf_puts(b, "}");
     put_embedding(b, m->model);
+    put_media(b, m->model);
     tern_strbuf_puts(b, "}");
     return web_result_end();
 }

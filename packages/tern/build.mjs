@@ -37,7 +37,7 @@ async function buildPackage() {
   });
   // Worklets load one file.
   await build({ ...shared, entryPoints: { 'microphone-worklet': 'src/microphone/worklet.ts' }, outdir: 'dist', minify: true, sourcemap: true });
-  const names = ['tern', 'tern-relaxed', 'tern-threads', 'tern-senses', 'tern-relaxed-senses', 'tern-threads-senses', 'tern-check',
+  const names = ['tern', 'tern-relaxed', 'tern-threads', 'tern-check',
     'tern-relaxed-check', 'tern-memory'].map(name => `${name}.wasm`);
   for (const name of [...names, 'tern-shaders.json']) {
     const file = join(modules, name);

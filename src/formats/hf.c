@@ -306,7 +306,6 @@ tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const ch
 static tern_status read_preprocessor(tern_file *file, const char *folder, tern_error *err) {
     tern_json_doc *doc = &file->preprocessor;
     TERN_TRY(tern_hf_read_json(file, folder, "preprocessor_config.json", doc, err));
-#ifndef TERN_NO_SENSES
     if (tern_json_root(doc)) return TERN_OK;
     TERN_TRY(tern_hf_read_json(file, folder, "processor_config.json", doc, err));
     const tern_json *image = tern_json_path(doc, "image_processor");
@@ -314,7 +313,6 @@ static tern_status read_preprocessor(tern_file *file, const char *folder, tern_e
         tern_json_keep(doc, image);
     else
         tern_json_free(doc);
-#endif
     return TERN_OK;
 }
 
@@ -393,9 +391,7 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     if (status == TERN_OK) status = tern_hf_resolve_packed(file, folder, err);
     if (status == TERN_OK) status = tern_hf_resolve_ternary_floats(file, err);
     if (status == TERN_OK) status = tern_hf_join_experts(file, err);
-#ifndef TERN_NO_SENSES // only codecs, among models that run, have such weights
     if (status == TERN_OK) status = tern_hf_fold_weight_norms(file, err);
-#endif
     if (status == TERN_OK || status == TERN_ERR_IO) return status; // a failed read names the file
     return tern_fail_prefix(err, status, folder);
 }

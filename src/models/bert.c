@@ -201,5 +201,5 @@ const tern_arch tern_arch_bert = {
     .graphs = TERN_GRAPHS(TERN_ENCODER(build)),
     .act = TERN_ACTIVATION_GELU,
     .windows_by_layer = true,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -107,5 +107,5 @@ const tern_arch tern_arch_exaone4 = {
     .mixed_layers = true,
     .windows_by_layer = true,
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

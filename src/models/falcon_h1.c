@@ -203,5 +203,5 @@ const tern_arch tern_arch_falcon_h1 = {
     .folded = folded,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

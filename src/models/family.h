@@ -177,6 +177,14 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 #define TERN_WRITER(function_) (function_)
 #endif
 
+// A small config of the family, for tests of what runs: programs without them, such as web pages,
+// are built without.
+#ifdef TERN_NO_SAMPLES
+#define TERN_SAMPLE_CONFIG(config_) (1 ? NULL : &(config_))
+#else
+#define TERN_SAMPLE_CONFIG(config_) (&(config_))
+#endif
+
 // ---- Rows of graphs ----------------------------------------------------------------------------
 
 #define TERN_GRAPHS(...)                                                                           \

@@ -18,9 +18,7 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     bool windowed = c->layers[g->layer] == TERN_LAYER_WINDOW;
     const tern_attention_block block = {.head_norms = true,
                                         .bidirectional = c->bidirectional,
-#ifndef TERN_NO_SENSES
                                         .images = tern_config_both_ways(c),
-#endif
                                         .window = windowed ? c->window : 0,
                                         .rope = windowed ? &c->window_rope : &c->rope};
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
@@ -37,9 +35,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
     return tern_build_stack(
         g, c,
         &(tern_stack){.layer = layer,
-#ifndef TERN_NO_SENSES
                       .begin = tern_config_has_vision(c) ? tern_block_given : NULL,
-#endif
                       .final_norm = "output_norm.weight",
                       .embedding_scale = sqrtf((float)c->n_embd)},
         err);
@@ -139,9 +135,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 
 static tern_status read_decoder(const tern_config_source *s, tern_config *c, tern_error *err) {
     TERN_TRY(read(s, c, err));
-#ifndef TERN_NO_SENSES
     TERN_TRY(tern_config_vision(s, c, err));
-#endif
     return tern_config_pooling(s, c, err);
 }
 
@@ -292,13 +286,11 @@ static const tern_tensor_row tensors[] = {
     TERN_ROWS_INPUT_NORMS,
     TERN_MATRIX("dense_2", "2_Dense.linear", TERN_ROLE_MATRIX),
     TERN_MATRIX("dense_3", "3_Dense.linear", TERN_ROLE_MATRIX),
-#ifndef TERN_NO_SENSES
     TERN_ROWS_SIGLIP(TERN_ORDER_SAME),
     TERN_NORM("mm.soft_emb_norm", "model.multi_modal_projector.mm_soft_emb_norm",
               TERN_CHANGE_PLUS_ONE),
     TERN_ROW("mm.input_projection.weight", "model.multi_modal_projector.mm_input_projection_weight",
              .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_TURNED),
-#endif
     TERN_ROWS_END,
 };
 
@@ -312,22 +304,18 @@ static const tern_ignored ignored[] = {TERN_IGNORED_ROPE, TERN_IGNORED_IMAGES, {
 const tern_arch tern_arch_gemma3 = {
     BOTH,
     .name = "gemma3",
-#ifdef TERN_NO_SENSES
-    .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
-#else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build),
                           TERN_VISION(tern_build_gemma3_vision)),
     .media = &(const tern_arch_media){.tower = &tern_tower_gemma3},
     .hf_sees = &(const tern_seeing_names){"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
                                           "siglip_vision_model", "Gemma3ImageProcessor"},
-#endif
     .gguf_names = gguf_names,
     .hf_class = "Gemma3ForCausalLM",
     .read = read_decoder,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
 const tern_arch tern_arch_embeddinggemma = {
@@ -342,5 +330,5 @@ const tern_arch tern_arch_embeddinggemma = {
     .read = read_encoder,
     .write_gguf = TERN_WRITER(write_encoder_gguf),
     .write_json = TERN_WRITER(write_encoder_json),
-    .sample = &encoder_sample,
+    .sample = TERN_SAMPLE_CONFIG(encoder_sample),
 };

@@ -414,5 +414,5 @@ const tern_arch tern_arch_gemma4 = {
     .windows_by_layer = true,
     .ff_by_layer = true,
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -71,7 +71,7 @@ const tern_arch tern_arch_granite = {
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
 // ---- Hybrid ------------------------------------------------------------------------------------
@@ -200,5 +200,5 @@ const tern_arch tern_arch_granitehybrid = {
     .kv_heads_by_layer = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build_hybrid)),
     .generation = &generation,
-    .sample = &hybrid_sample,
+    .sample = TERN_SAMPLE_CONFIG(hybrid_sample),
 };

@@ -49,5 +49,5 @@ const tern_arch tern_arch_hunyuan = {
     .rope_has_alpha = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -46,7 +46,6 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     return tern_g_add(g, x, tern_block_experts(g, c, f));
 }
 
-#ifndef TERN_NO_SENSES
 // For text to speech: RoPE's positions and the row of a voice are inputs.
 static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
     tern_dim tokens = tern_g_dim(g, "tokens");
@@ -57,9 +56,6 @@ static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vi
 }
 #define BEGIN(c)                                                                                   \
     ((c)->speech.frames_are_places ? begin : tern_config_has_vision(c) ? tern_block_given : NULL)
-#else
-#define BEGIN(c) NULL
-#endif
 
 // The last norm has the embedding's name in both formats.
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
@@ -120,7 +116,6 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
 #define TEXT_TOKENS 64400 // of the first version, whose files do not state it
 #define CODE_VALUES 4032
 
-#ifndef TERN_NO_SENSES
 // The layers' learned RoPE rates: between two bounds, by the sigmoid of a number.
 static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
@@ -178,14 +173,6 @@ static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_
         v->n_speaker = (int64_t)speaker->ne[0];
     return read_rates(s, c, err);
 }
-#else
-static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_error *err) {
-    (void)s;
-    (void)c;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "config: the model speaks, and this build has none that do");
-}
-#endif
 
 static tern_status read_speech(const tern_config_source *s, tern_config *c, tern_error *err) {
     tern_speaking *v = &c->speech;
@@ -285,9 +272,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     const tern_tensor *gate = tern_model_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
     if (!gguf && gate) c->n_ff = (int64_t)gate->ne[1];
     TERN_TRY(read_speech(s, c, err));
-#ifndef TERN_NO_SENSES
     TERN_TRY(tern_config_vision(s, c, err));
-#endif
     return gguf ? read_gguf_layers(s, c, err) : read_folder_layers(s, c, err);
 }
 
@@ -347,11 +332,7 @@ static void write_moe_json(const tern_config *c, tern_strbuf *out) {
 
 static const char *const gguf_names[] = {"lfm2", NULL};
 // Without its tower LFM2-VL is an LFM2, and is written to folders as one.
-#ifndef TERN_NO_SENSES
 static const char *const hf_types[] = {"lfm2", "lfm2_vl", "lfm2-vl", NULL};
-#else
-static const char *const hf_types[] = {"lfm2", NULL};
-#endif
 // The first models' config.json has the number that the width is computed from.
 static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
 static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-5, .rope = {.base = 1e6f}};
@@ -404,7 +385,6 @@ static const tern_tensor_row tensors[] = {
              .is_computed = true),
     TERN_ROW("speaker.weight", "model.speaker_emb_projection.weight", .role = TERN_ROLE_FLOATS,
              .is_computed = true),
-#ifndef TERN_NO_SENSES
     TERN_ROWS_SIGLIP(TERN_ORDER_COLORS),
     TERN_NORM("mm.input_norm", "model.multi_modal_projector.layer_norm", TERN_CHANGE_NONE),
     TERN_ROW("mm.input_norm.bias", "model.multi_modal_projector.layer_norm.bias"),
@@ -412,14 +392,9 @@ static const tern_tensor_row tensors[] = {
     TERN_ROW("mm.1.bias", "model.multi_modal_projector.linear_1.bias"),
     TERN_MATRIX("mm.2", "model.multi_modal_projector.linear_2", TERN_ROLE_MATRIX),
     TERN_ROW("mm.2.bias", "model.multi_modal_projector.linear_2.bias"),
-#endif
     TERN_ROWS_END,
 };
-#ifndef TERN_NO_SENSES
 static const tern_ignored not_read[] = {TERN_IGNORED_ROPE, TERN_IGNORED_IMAGES, {NULL, NULL, NULL}};
-#else
-#define not_read tern_decoder_ignored
-#endif
 static const tern_tensor_row moe_tensors[] = {
     ROWS, TERN_ROWS_EXPERTS("feed_forward", "w1", "w3", "w2"),
     TERN_LAYER_ROW("exp_probs_b.bias", "feed_forward.expert_bias"), TERN_ROWS_END};
@@ -437,18 +412,14 @@ const tern_arch tern_arch_lfm2 = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
-#ifdef TERN_NO_SENSES
-    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
-#else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_lfm2_vision)),
     .media = &(const tern_arch_media){.tower = &tern_tower_lfm2, .speaker = &speaker},
     .hf_sees = &(const tern_seeing_names){"lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2",
                                           "siglip2_vision_model", "Lfm2VlImageProcessorFast"},
-#endif
     .mixed_layers = true,
     .kv_heads_by_layer = true,
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
 const tern_arch tern_arch_lfm2moe = {
@@ -469,5 +440,5 @@ const tern_arch tern_arch_lfm2moe = {
     .has_experts = true,
     .kv_heads_by_layer = true,
     .generation = &generation,
-    .sample = &moe_sample,
+    .sample = TERN_SAMPLE_CONFIG(moe_sample),
 };

@@ -65,5 +65,5 @@ const tern_arch tern_arch_minicpm = {
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

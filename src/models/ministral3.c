@@ -86,5 +86,5 @@ const tern_arch tern_arch_ministral3 = {
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -172,5 +172,5 @@ const tern_arch tern_arch_modernbert = {
     .act = TERN_ACTIVATION_GELU,
     .mixed_layers = true,
     .windows_by_layer = true,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

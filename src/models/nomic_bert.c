@@ -128,5 +128,5 @@ const tern_arch tern_arch_nomic_bert = {
     .graphs = TERN_GRAPHS(TERN_ENCODER(build)),
     .act = TERN_ACTIVATION_SILU,
     .windows_by_layer = true,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

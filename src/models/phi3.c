@@ -56,5 +56,5 @@ const tern_arch tern_arch_phi3 = {
     .turns_part = 1,
     .rope_is_long = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

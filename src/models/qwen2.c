@@ -47,5 +47,5 @@ const tern_arch tern_arch_qwen2 = {
     .mixed_layers = true,
     .windows_by_layer = true,
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -142,7 +142,7 @@ const tern_arch tern_arch_qwen3 = {
     .mixed_layers = true,
     .windows_by_layer = true,
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
 const tern_arch tern_arch_qwen3moe = {
@@ -162,5 +162,5 @@ const tern_arch tern_arch_qwen3moe = {
     .windows_by_layer = true,
     .has_experts = true,
     .generation = &generation,
-    .sample = &moe_sample,
+    .sample = TERN_SAMPLE_CONFIG(moe_sample),
 };

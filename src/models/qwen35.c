@@ -133,9 +133,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
             "config.json: attention without a gate (attn_output_gate) is not supported");
     TERN_TRY(drop_predictors(s, c, err));
     TERN_TRY(read_layers(s, c, err));
-#ifndef TERN_NO_SENSES
     TERN_TRY(tern_config_qwen_vision(s, c, err));
-#endif
     return read_delta(s, c, err);
 }
 
@@ -262,15 +260,11 @@ const tern_arch tern_arch_qwen35 = {
     .read = read,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
-#ifdef TERN_NO_SENSES
-    .graphs = TERN_GRAPHS(TERN_DECODER(build)),
-#else
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_VISION(tern_build_qwen_vision)),
     .media = &(const tern_arch_media){.tower = &tern_tower_qwen},
     .hf_sees = &(const tern_seeing_names){"qwen3_5", "Qwen3_5ForConditionalGeneration",
                                           "qwen3_5_text", "qwen3_5", "Qwen2VLImageProcessorFast"},
-#endif
     .turns_part = 0.25,
     .mixed_layers = true,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

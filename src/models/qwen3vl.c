@@ -86,5 +86,5 @@ const tern_arch tern_arch_qwen3vl = {
                                           "qwen3_vl_text", "qwen3_vl", "Qwen2VLImageProcessorFast"},
     .reads_deep = true,
     .generation = &generation,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };

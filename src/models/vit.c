@@ -261,7 +261,7 @@ const tern_arch tern_arch_vit = {
     .graphs = TERN_GRAPHS(TERN_ENCODER(build)),
     .act = TERN_ACTIVATION_GELU,
     .windows_by_layer = true,
-    .sample = &sample,
+    .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
 const tern_arch tern_arch_vit_timm = {

@@ -161,29 +161,6 @@ void tern_lease_look_away(tern_lease *l, size_t n_ids) {
 
 // ---- Images as a whole ------------------------------------------------------------------------
 
-#ifdef TERN_NO_SENSES
-size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, size_t n) {
-    (void)l, (void)ids, (void)n_ids;
-    return n;
-}
-
-size_t tern_lease_beside(const tern_lease *l, size_t n) {
-    (void)l;
-    return n;
-}
-
-tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size_t n,
-                                   tern_error *err) {
-    (void)l, (void)ids, (void)n, (void)err;
-    return TERN_OK;
-}
-
-bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
-                     int32_t *ends) {
-    (void)l, (void)first, (void)ids, (void)n, (void)ends;
-    return false;
-}
-#else
 // The index of a row in its image; -1: not an image's id, or the image may be cut anywhere. *n: how
 // many rows the image has.
 static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
@@ -233,7 +210,6 @@ bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int
     }
     return any;
 }
-#endif
 
 // ---- Places of images -------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@
 #include "base/os_file.h"
 #include "runtime/runtime.h"
 
-#ifndef TERN_NO_SENSES
 // The model that a tower's file name refers to; NULL: none.
 static const char *model_of(const char *name) {
     static const char begin[] = "mmproj-";
@@ -88,13 +87,3 @@ tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **
     tern_free(found);
     return status;
 }
-#else
-tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
-                           tern_config *c, const char *mmproj, tern_error *err) {
-    (void)file;
-    (void)arch;
-    (void)c;
-    if (!mmproj || !*mmproj) return TERN_OK;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: this build reads no images", path);
-}
-#endif

@@ -10,6 +10,9 @@
 
 typedef tern_chain_left chain;
 
+// In bits. (log2() would bring pages another table.)
+static double surprise(double chance) { return -1.4426950408889634 * log(chance); }
+
 // ---- Order -------------------------------------------------------------------------------------
 
 // Makes at least the first k (or all) the greatest, in falling order.
@@ -243,7 +246,7 @@ static void keep_unsurprising(const tern_sampler *s, chain *h) {
     const float max = h->c[0].logit;
     const double total = total_of(h, max);
     size_t n = 1;
-    while (n < h->n && -log2(weight(h, n, max) / total) <= s->mu) n++;
+    while (n < h->n && surprise(weight(h, n, max) / total) <= s->mu) n++;
     keep_first(h, n);
 }
 
@@ -253,6 +256,7 @@ int32_t tern_sampler_draw(tern_sampler *s, chain *h) {
     if (s->params.mirostat && h->n > 1) keep_unsurprising(s, h);
     const size_t i = draw(s, h, &chance);
     if (s->params.mirostat)
-        s->mu -= (double)s->params.mirostat_eta * (-log2(chance) - (double)s->params.mirostat_tau);
+        s->mu -=
+            (double)s->params.mirostat_eta * (surprise(chance) - (double)s->params.mirostat_tau);
     return h->c[i].id;
 }

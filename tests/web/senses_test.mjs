@@ -1,4 +1,4 @@
-// Images and sounds: decoded by the browser, computed by the modules with senses, compared with the native program;
+// Images and sounds: decoded by the browser, computed by the module, compared with the native program;
 // the microphone (Chromium plays a file to it); and the pages that have both.
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -69,7 +69,7 @@ for (const [which, build] of [['chromium', 'threads'], ['firefox', 'threads'], [
       if (all) t.equal(shown(got.of[i]), shown(want), `${path.basename(file)} in ${build}`);
     });
     for (const [i, labels] of got.ways.entries()) t.equal(labels, got.of.at(-1), `way ${i}`);
-    t.equal(got.vision, { inTexts: false, nLabels: 5, nDims: 24 }, 'senses');
+    t.equal([got.media.hasVision, got.media.nLabels, got.media.nDims], [false, 5, 24], 'media');
     t.equal(got.failure.code, 'network', 'an image that is not there');
     t.equal(got.broken.code, 'format', 'a file that is no image');
   });

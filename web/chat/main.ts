@@ -84,7 +84,7 @@ class LocalPage extends ChatPage {
 
   private loaderChanged(): void {
     const { state } = this.loader;
-    this.files.sees = state.kind === 'ready' && state.tern.info.vision.inTexts;
+    this.files.sees = state.kind === 'ready' && state.tern.media.hasVision;
     if (state.kind === 'ready') {
       this.announce(`${state.name} is ready.`);
       if (this.lastChoice && 'source' in this.lastChoice) this.change({ lastModel: this.lastChoice.source });

@@ -182,7 +182,7 @@ class VoicePage {
         microphone.close();
         return this.tell('A model is missing.');
       }
-      if (!this.hears.loader.tern!.info.audioRate) {
+      if (!this.hears.loader.tern!.media.isAsr) {
         microphone.close();
         return this.tell(`${this.hears.loader.tern!.info.name || 'The model'} does not transcribe.`);
       }

@@ -1,7 +1,7 @@
 // The package's public types. Times are in seconds and sizes in bytes, except where names follow
 // OpenAI's and llama-server's (openai.ts).
 import type {
-  Build, Device, EmbedParams, Label, LadderItem, Message, ModelInfo, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, Label, LadderItem, MediaInfo, Message, ModelInfo, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
 } from './engine/types.js';
 
@@ -73,7 +73,7 @@ export interface TernInfo extends ModelInfo {
   files: { name: string; size: number }[];
   storage: 'opfs' | 'folder' | 'memory' | 'file'; // where the files are; 'file': the user's own files
   build: Build;
-  codecDevice?: string; // where the codec runs, as `device` for the model
+  codec?: MediaInfo & { device: string }; // of the codec that was loaded with the model
   context: number;
   worker: boolean; // whether it runs in a worker
   notes: string[]; // sentences about limitations found (no WebGPU, no OPFS, ...)
@@ -246,4 +246,4 @@ export interface DiagnoseOptions extends EngineChoice {
   signal?: AbortSignal;
 }
 
-export type { Build, Device, Label, LadderItem, Message, Pixels, Segment, SpeakStats, TokenLogprobs };
+export type { Build, Device, Label, LadderItem, MediaInfo, Message, Pixels, Segment, SpeakStats, TokenLogprobs };

@@ -8,7 +8,6 @@ import { promptWithImages, type Prompt } from './prompts.js';
 import type {
   Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
 } from './protocol.js';
-import { wantsSenses } from './senses.js';
 import { Sessions, type SessionLease } from './sessions.js';
 import { openSource, type Opened, type OpenContext } from './source.js';
 import { openState } from './store/state.js';
@@ -80,28 +79,18 @@ export class Host implements Handler {
   }
 
   // A failed start is forgotten: the next call may try again.
-  #start({ wasmUrl, ...options }: HostEngineOptions, device: Device | 'cpu' | undefined, signal: AbortSignal, senses = false):
-    Promise<Engine> {
+  #start({ wasmUrl, ...options }: HostEngineOptions, device: Device | 'cpu' | undefined, signal: AbortSignal): Promise<Engine> {
     this.#engine ??= (async () => {
       const state = device === 'wasm' || device === 'cpu' ? undefined : await openState(); // only GPUs have any
       this.#state = state;
       const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
       return this.loadEngine({
-        ...options, ...this.threads, signal, senses, ...(state ? { state } : {}),
+        ...options, ...this.threads, signal, ...(state ? { state } : {}),
         ...(base ? { wasmUrl: file => base + file } : {}),
       });
     })();
     this.#engine.catch(() => { this.#engine = undefined; });
     return this.#engine;
-  }
-
-  // Few models have vision or audio: the module for them is loaded only for such a model, instead of the other.
-  #withSenses(engine: Engine, options: HostEngineOptions, device: Device | undefined, signal: AbortSignal): Promise<Engine> {
-    if (engine.senses) return Promise.resolve(engine);
-    engine.close();
-    this.#engine = undefined;
-    this.#state?.close();
-    return this.#start(options, device, signal, true);
   }
 
   async #load({ source, options }: Args<'load'>, emit: Emit<'load'>, signal: AbortSignal): Result<'load'> {
@@ -115,8 +104,7 @@ export class Host implements Handler {
     const opened = [await openSource(source, options, context)];
     try {
       if (options.codec) opened.push(await openSource(options.codec, options, context));
-      const plain = await started;
-      const engine = opened.some(each => wantsSenses(each.sources, each.path)) ? await this.#withSenses(plain, choice, options.device, signal) : plain;
+      const engine = await started;
       const more = { signal, onProgress: (phase: string, fraction: number) => progress.tell(phase, 0, 0, undefined, fraction) };
       const device = options.device ?? (opened[1] && 'wasm'); // 50 steps a second of speech: a GPU would be waited for in each
       const model = await engine.open(opened[0]!.sources, opened[0]!.path, {
@@ -138,7 +126,7 @@ export class Host implements Handler {
     let codec: Model | undefined;
     try {
       codec = await engine.open(sources, path, options);
-      if (!codec.info.codecRate) throw new TernError('unsupported', `${codec.info.name || 'the second model'} is not a codec`);
+      if (!codec.info.media.isCodec) throw new TernError('unsupported', `${codec.info.name || 'the second model'} is not a codec`);
       return codec;
     } catch (error) {
       codec?.close();
@@ -164,12 +152,11 @@ export class Host implements Handler {
       throw error;
     }
     const { id, files, storage } = opened[0]!;
-    const sound = codec && { codecRate: codec.info.codecRate, codecDevice: codec.info.device };
     const info = () => {
       const now = model.info;
       const more = [engine.note, now.deviceReason, now.templateGuess].filter(note => note !== null);
       return {
-        ...now, ...sound, id, files, storage, build: engine.build, context, notes: [...notes, ...more],
+        ...now, ...(codec && { codec: { ...codec.info.media, device: codec.info.device } }), id, files, storage, build: engine.build, context, notes: [...notes, ...more],
       };
     };
     this.#loaded = { model, codec, sessions, grammars: new Grammars(model), opened, info };
@@ -272,8 +259,8 @@ function codecDevice(wanted: Device | undefined): Device {
   return 'Suspending' in WebAssembly ? wanted ?? 'auto' : 'wasm';
 }
 
-function writes({ info: { embedding, vision, audioRate, voiceSize, codecRate } }: Model): boolean {
-  return !(embedding.nDims || embedding.nLabels || vision.nDims || audioRate || codecRate) && voiceSize === null;
+function writes({ info: { embedding, media } }: Model): boolean {
+  return !(embedding.nDims || embedding.nLabels || media.nDims || media.isAsr || media.isTts || media.isCodec);
 }
 
 function fail(code: 'closed' | 'argument', message: string): never {

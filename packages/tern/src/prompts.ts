@@ -27,8 +27,8 @@ function oldest(turns: readonly Turn[]): number {
 // and their images.
 export async function promptWithImages(model: Model, request: ChatRequest, images: readonly ImageInput[], context: number,
   answer: number, signal: AbortSignal): Promise<Prompt> {
-  const { name, vision } = model.info;
-  if (!vision.inTexts) throw new TernError('unsupported', `${name || 'the model'} reads no images`);
+  const { name, media } = model.info;
+  if (!media.hasVision) throw new TernError('unsupported', `${name || 'the model'} reads no images`);
   const imageTokens: ImageTokens[] = [];
   const close = (): void => { for (const tokens of imageTokens.splice(0)) tokens.close(); };
   try {

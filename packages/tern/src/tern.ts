@@ -7,7 +7,7 @@ import type {
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
-import type { DeviceMemory, GenerateParams, GenerateResult, MemoryInfo, Message, Part } from './engine/types.js';
+import type { DeviceMemory, GenerateParams, GenerateResult, MediaInfo, MemoryInfo, Message, Part } from './engine/types.js';
 import { TernError, aborted, throwIfAborted } from './errors.js';
 import { chatInput } from './content.js';
 import { Models, persist } from './models.js';
@@ -76,6 +76,10 @@ export class Tern {
   // As of loading; call refresh() after the device was lost.
   get info(): TernInfo {
     return this.#info;
+  }
+  // What the model does with images and sound.
+  get media(): MediaInfo {
+    return this.#info.media;
   }
   // Where the model runs and, if the device was 'auto', why not on WebGPU.
   get device(): string {
@@ -207,7 +211,7 @@ export class Tern {
     return { rate, feed, end: () => feed(null), close: () => this.connection.call('transcriberClose', { id }) };
   }
   #audioRate(): number {
-    const { audioRate, name } = this.#info;
+    const { name, media: { audioRate } } = this.#info;
     if (!audioRate) throw new TernError('unsupported', `${name || 'the model'} does not transcribe`);
     return audioRate;
   }
@@ -220,7 +224,7 @@ export class Tern {
       signal: signal ? anyOf(signal, stop) : stop.signal, onEvent: samples => queue.push(samples),
     });
     stats.then(() => queue.finish(), error => queue.fail(error));
-    return Object.assign(queue, { stats, rate: this.#info.codecRate });
+    return Object.assign(queue, { stats, rate: this.#info.codec?.codecRate ?? 0 });
   }
 
   // The cosine of the angle between two vectors, -1 to 1; 0 if one of them is 0.

@@ -24,7 +24,7 @@ export interface Seen {
   grammars: Map<Grammar, GrammarOptions>; // open now
   bound: (GrammarOptions | undefined)[]; // what answers were bound by
   memory: number; // sessions that may be open at once
-  engines: boolean[]; // of each that was loaded, whether it has senses
+  engines: number; // that were loaded
   images: Pixels[]; // that were looked at
   imageTokens: number; // open now
   transcribed: { n: number; rate: number; params: TranscribeParams }[];
@@ -32,7 +32,7 @@ export interface Seen {
 }
 export const newSeen = (): Seen =>
   ({ sessions: 0, opened: 0, running: 0, most: 0, closed: false, params: [], requests: [], apart: [], grammars: new Map(), bound: [],
-    memory: Infinity, engines: [], images: [], imageTokens: 0, transcribed: [], spoken: [] });
+    memory: Infinity, engines: 0, images: [], imageTokens: 0, transcribed: [], spoken: [] });
 
 const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
 const bytesOf = (text: string): Int32Array => Int32Array.from(new TextEncoder().encode(text));
@@ -51,7 +51,10 @@ const info: ModelInfo = {
   deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
   addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
   embedding: { nDims: 0, maxLength: 0, nLabels: 0, prompts: [], defaultPrompt: null },
-  vision: { inTexts: false, nLabels: 0, nDims: 0 }, audioRate: 0, voiceSize: null, codecRate: 0,
+  media: {
+    imageWidth: 0, imageHeight: 0, patch: 0, nLabels: 0, nDims: 0, hasVision: false, imageToken: -1, beginToken: -1, endToken: -1,
+    isAsr: false, audioRate: 0, isTts: false, nSpeaker: 0, isCodec: false, codecRate: 0, codecFrame: 0, nCodes: 0, nValues: 0,
+  },
 };
 
 const CALLS: [Part['kind'], number, string][] = [
@@ -124,9 +127,9 @@ class FakeSession implements Session {
 export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Engine> {
   return async (options = {}) => {
     seen.engine = options;
-    seen.engines.push(options.senses === true);
+    seen.engines++;
     return {
-      build: 'relaxed', threads: 1, note: null, senses: options.senses === true,
+      build: 'relaxed', threads: 1, note: null,
       memory: () => ({ wasm: 1, heapNow: 1, heapMax: 1 }),
       check: async ({ onItem } = {}) => {
         const ladder = [
@@ -148,7 +151,7 @@ export function fakeEngine(seen: Seen): (options?: EngineOptions) => Promise<Eng
         }));
         open.onProgress?.('load', 1);
         if (seen.files.get(path)?.startsWith('bad')) throw new TernError('format', `${path}: is no model`);
-        return fakeModel(seen, !options.senses ? undefined : senseOf(files));
+        return fakeModel(seen, kindOf(files));
       },
     };
   };
@@ -186,23 +189,23 @@ async function speak(seen: Seen, codec: Model, text: string | readonly number[],
     spoken.pieces = n;
     await sleep(20);
   }
-  return { rate: codec.info.codecRate, nFrames: 4, seconds: 1, modelSeconds: 0, codecSeconds: 0, firstSeconds: 0, isCut: false };
+  return { rate: codec.info.media.codecRate, nFrames: 4, seconds: 1, modelSeconds: 0, codecSeconds: 0, firstSeconds: 0, isCut: false };
 }
 
-const SENSES = {
-  vit: { vision: { inTexts: true, nLabels: 2, nDims: 0 } }, moonshine: { audioRate: 16000 }, nanocodec: { codecRate: 22050 },
-  speech: { voiceSize: 6 },
+const MEDIA = {
+  vit: { hasVision: true, nLabels: 2 }, moonshine: { isAsr: true, audioRate: 16000 }, nanocodec: { isCodec: true, codecRate: 22050 },
+  speech: { isTts: true, nSpeaker: 6 },
 };
-type Sense = keyof typeof SENSES;
-function senseOf([file]: readonly Source[]): Sense {
+type Kind = keyof typeof MEDIA;
+function kindOf([file]: readonly Source[]): Kind | undefined {
   const bytes = new Uint8Array(Math.min(200, file!.size));
   file!.read(0, bytes);
   const text = new TextDecoder().decode(bytes);
-  return (Object.keys(SENSES) as Sense[]).find(sense => text.includes(sense)) ?? 'vit';
+  return (Object.keys(MEDIA) as Kind[]).find(kind => text.includes(kind));
 }
 
-export const fakeModel = (seen: Seen, sense?: Sense): Model => ({
-  info: { ...info, ...sense && SENSES[sense] },
+export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
+  info: { ...info, media: { ...info.media, ...kind && MEDIA[kind] } },
   see: async image => see(seen, image),
   place: (ids, imageTokens) => {
     let next = 0;

@@ -13,7 +13,7 @@ declare const REPOSITORY: string;
 const dist = join(REPOSITORY, 'packages/tern/dist');
 const native = join(REPOSITORY, 'build/tern');
 const oracles = join(REPOSITORY, 'tests/oracles');
-const missing = [join(dist, 'index.js'), join(dist, 'tern-senses.wasm'), native].filter(file => !existsSync(file));
+const missing = [join(dist, 'index.js'), join(dist, 'tern.wasm'), native].filter(file => !existsSync(file));
 const skip = missing.length > 0 ? `there is no ${missing.join(', ')}` : false;
 const codec = join(oracles, 'nanocodec');
 const FRAME = 6 / 22050; // seconds
@@ -64,7 +64,7 @@ for (const worker of [true, false])
     const { Tern } = await load();
     const want = goldens(join(oracles, 'kani/golden.safetensors'));
     const tern = await Tern.load(join(oracles, 'kani'), { codec, worker });
-    assert.deepEqual([tern.info.voiceSize, tern.info.codecRate, tern.info.context], [6, 22050, 0]);
+    assert.deepEqual([tern.info.media.nSpeaker, tern.info.codec!.codecRate, tern.info.context], [6, 22050, 0]);
     const speech = tern.speak(want.text!, { speaker: want.voice!, temperature: -1, secondsMax: 9 * FRAME });
     const { samples, pieces } = await all(speech);
     near(samples, want.long_sound!, 1e-5);
@@ -134,7 +134,7 @@ test('what does not speak says so', { skip }, async () => {
   await alone.close();
   await assert.rejects(Tern.load(reads, { codec: reads, worker: false }), { code: 'unsupported', message: /not a codec/ });
   const sound = await Tern.load(codec, { worker: false });
-  assert.deepEqual([sound.info.codecRate, sound.info.voiceSize], [22050, null]);
+  assert.deepEqual([sound.info.media.codecRate, sound.info.media.isCodec, sound.info.media.isTts], [22050, true, false]);
   await sound.close();
   const tern = await Tern.load(join(REPOSITORY, 'models/stories.gguf'), { codec, worker: false, device: 'wasm' });
   await assert.rejects(tern.speak('a').next(), { code: 'unsupported', message: /is not a speech model/ });

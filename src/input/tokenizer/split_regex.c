@@ -38,9 +38,10 @@ static const char *unsupported_part(const char *s, size_t n) {
     bool in_class = false;
     size_t class_at = 0;
     for (size_t i = 0; i < n; i++) {
-        if (s[i] == '\\')
+        if (s[i] == '\\') {
             i++;
-        else if (!in_class && s[i] == '[') {
+            if (!in_class && i < n && s[i] == 'X') return "\\X"; // pages lack its tables
+        } else if (!in_class && s[i] == '[') {
             in_class = true;
             if (i + 1 < n && s[i + 1] == '^') i++;
             class_at = i + 1;

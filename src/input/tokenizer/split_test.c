@@ -166,7 +166,7 @@ TEST(split_is_bounded_in_time) {
 }
 
 TEST(split_refuses_what_it_cannot_mean) {
-    static const char *const bad[] = {"[a&&[^b]]",     "[a[b]]", "(", "[",        "a{2,1}",
+    static const char *const bad[] = {"[a&&[^b]]",     "[a[b]]", "(", "[",        "a{2,1}", "a\\X",
                                       "\\p{Nonsense}", "\\C",    "*", "(?<=a+)b", "(a)\\1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tern_pattern p = {0};

@@ -262,7 +262,7 @@ typedef struct tern_float_kernels {
     void (*conv)(const tern_conv_args *args);
     void (*delta_net)(const tern_delta_net_args *args);
     void (*ssm)(const tern_ssm_args *args);
-    // For codecs; NULL if the library was compiled with TERN_NO_SENSES.
+    // For codecs.
     void (*conv1d)(const tern_conv1d_args *args);
     void (*upsample_conv)(const tern_upsample_args *args);
     // One row: y = x + sin(alpha x)^2 / (alpha + 1e-9) for the first n / 2 columns, max(x, 0.01 x)

@@ -70,28 +70,6 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err) {
     return TERN_OK;
 }
 
-#ifdef TERN_NO_SENSES
-// Stands in for ops that only models of sound, speech and images need.
-static tern_status gpu_op_none(tern_plan *p, const tern_node *n, tern_error *err) {
-    (void)p;
-    return tern_fail(err, TERN_ERR_UNSUPPORTED, "the WebGPU backend has no %s",
-                     tern_op_name(n->op));
-}
-
-#define gpu_op_ADD_INPUT_EMBEDS gpu_op_none
-#define gpu_op_ADD_POINT        gpu_op_none
-#define gpu_op_MERGE            gpu_op_none
-#define gpu_op_REPLACE          gpu_op_none
-#define gpu_op_CODE_DIGITS      gpu_op_none
-#define gpu_op_CONV1D           gpu_op_none
-#define gpu_op_UPSAMPLE_CONV    gpu_op_none
-#define gpu_op_HALF_SNAKE       gpu_op_none
-#define gpu_op_WINDOWS          gpu_op_none
-#define gpu_op_WHOLE_NORM       gpu_op_none
-#define gpu_op_SOURCE_STORE     gpu_op_none
-#define gpu_op_CROSS_ATTENTION  gpu_op_none
-#endif
-
 static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
 #define TERN_OP_MODEL(id, ...) [TERN_OP_##id] = gpu_op_##id,
 #define TERN_OP_FUSED          TERN_OP_MODEL

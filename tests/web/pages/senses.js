@@ -22,11 +22,11 @@ export async function classify(model, urls, options = {}) {
   const pixels = canvas.getImageData(0, 0, bitmap.width, bitmap.height);
   const ways = [blob, await dataUrl(blob), URL.createObjectURL(blob), bitmap, pixels];
   const labels = await tern.classify([...urls, ...ways], { hits: 5 });
-  const { vision, device } = tern.info;
+  const { media, device } = tern.info;
   const failure = await tern.classify('/none.png').catch(problem);
   const broken = await tern.classify(new Blob(['no image'])).catch(problem);
   await tern.close();
-  return { of: labels.slice(0, urls.length), ways: labels.slice(urls.length), vision, device, failure, broken };
+  return { of: labels.slice(0, urls.length), ways: labels.slice(urls.length), media, device, failure, broken };
 }
 
 // The greedy tokens after an image and a question; asked again, with OpenAI's names.

@@ -6,7 +6,7 @@ import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type ModuleCallbacks } from './module.js';
 import { fromModule, toModule } from './names.js';
-import { classify, embedImages, openTranscriber, NO_SENSES, place, see, senseInfo, speak, transcribe, type SegmentListener } from './senses.js';
+import { classify, embedImages, openTranscriber, place, see, speak, transcribe, type SegmentListener } from './media.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
   GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, Label, MemoryInfo, Message,
@@ -59,7 +59,6 @@ class WasmEngine implements Engine {
   get build(): Engine['build'] { return this.module.build; }
   get threads(): number { return this.module.threads; }
   get note(): string | null { return this.module.note; }
-  get senses(): boolean { return this.module.exports.web_senses !== undefined; }
 
   // ---- Calls ---------------------------------------------------------------------------------
 
@@ -249,8 +248,7 @@ class WasmModel implements Model {
     this.#open();
     this.engine.call((x) => x.web_model_info(this.id));
     const info = fromModule(this.engine.module.result()) as ModelInfo;
-    const senses = this.engine.senses ? senseInfo(this) : NO_SENSES;
-    return { ...info, ...senses, path: this.engine.named(info.path), deviceReason: this.reason };
+    return { ...info, path: this.engine.named(info.path), deviceReason: this.reason };
   }
   tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Int32Array {
     return Int32Array.from(this.#ask<{ ids: number[] }>({ ...options, text }, (x, at, n) => x.web_tokenize(this.id, at, n)).ids);
@@ -317,7 +315,7 @@ class WasmModel implements Model {
     return classify(this, images, options.hits ?? 0, signal);
   }
   async embedImages(images: readonly Pixels[], signal?: AbortSignal): Promise<EmbedImagesResult> {
-    const { nDims } = this.info.vision;
+    const { nDims } = this.info.media;
     return { vectors: await embedImages(this, images, nDims, signal), nDims };
   }
   async transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,

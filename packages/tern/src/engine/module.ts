@@ -43,21 +43,20 @@ export interface Exports {
   web_embed_poll(id: number): number;
   web_embed_vectors(id: number): number;
   web_embed_close(id: number): number;
-  // Only in modules with senses; exports that may return a promise may be suspended:
-  web_senses?(model: number): number;
-  web_images_place?(model: number, json: number, n: number): number;
-  web_image_close?(id: number): number;
-  web_see?(model: number, json: number, n: number): number | Promise<number>;
-  web_classify?(model: number, json: number, n: number): number | Promise<number>;
-  web_embed_images?(model: number, json: number, n: number): number | Promise<number>;
-  web_speak?(model: number, json: number, n: number): number;
-  web_speak_close?(id: number): number;
-  web_speak_next?(id: number): number | Promise<number>;
-  web_transcriber?(model: number, json: number, n: number): number;
-  web_transcriber_close?(id: number): number;
-  web_transcriber_feed?(id: number, samples: number, nSamples: number): number | Promise<number>;
-  web_transcriber_end?(id: number): number | Promise<number>;
-  web_transcribe?(model: number, samples: number, nSamples: number, rate: number, json: number, n: number): number | Promise<number>;
+  // Exports that may return a promise may be suspended:
+  web_images_place(model: number, json: number, n: number): number;
+  web_image_close(id: number): number;
+  web_see(model: number, json: number, n: number): number | Promise<number>;
+  web_classify(model: number, json: number, n: number): number | Promise<number>;
+  web_embed_images(model: number, json: number, n: number): number | Promise<number>;
+  web_speak(model: number, json: number, n: number): number;
+  web_speak_close(id: number): number;
+  web_speak_next(id: number): number | Promise<number>;
+  web_transcriber(model: number, json: number, n: number): number;
+  web_transcriber_close(id: number): number;
+  web_transcriber_feed(id: number, samples: number, nSamples: number): number | Promise<number>;
+  web_transcriber_end(id: number): number | Promise<number>;
+  web_transcribe(model: number, samples: number, nSamples: number, rate: number, json: number, n: number): number | Promise<number>;
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;
   web_cancel(session: number): number;
@@ -103,7 +102,7 @@ export class Module {
     const build = options.build ?? (one && working[0] === 'threads' ? 'relaxed' : working[0]!);
     if (!working.includes(build)) throw new TernError('unsupported', refusal(build));
     const load = async (kind: Build): Promise<Module> =>
-      new Module(kind, options).#start(options.wasmModule ?? (await compile((options.senses ? SENSES : FILES)[kind], options)), options, callbacks);
+      new Module(kind, options).#start(options.wasmModule ?? (await compile(FILES[kind], options)), options, callbacks);
     try {
       return await load(build);
     } catch (error) {
@@ -244,12 +243,6 @@ const FILES: Record<Build, OwnFile> = {
   simd: { name: 'tern.wasm', beside: () => new URL('./tern.wasm', import.meta.url) },
   relaxed: { name: 'tern-relaxed.wasm', beside: () => new URL('./tern-relaxed.wasm', import.meta.url) },
   threads: { name: 'tern-threads.wasm', beside: () => new URL('./tern-threads.wasm', import.meta.url) },
-};
-// With the vision and audio families in addition.
-const SENSES: Record<Build, OwnFile> = {
-  simd: { name: 'tern-senses.wasm', beside: () => new URL('./tern-senses.wasm', import.meta.url) },
-  relaxed: { name: 'tern-relaxed-senses.wasm', beside: () => new URL('./tern-relaxed-senses.wasm', import.meta.url) },
-  threads: { name: 'tern-threads-senses.wasm', beside: () => new URL('./tern-threads-senses.wasm', import.meta.url) },
 };
 const CHECKS: Record<'simd' | 'relaxed', OwnFile> = {
   simd: { name: 'tern-check.wasm', beside: () => new URL('./tern-check.wasm', import.meta.url) },

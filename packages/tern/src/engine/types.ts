@@ -29,7 +29,6 @@ export type Build = 'simd' | 'relaxed' | 'threads';
 export interface EngineOptions {
   threads?: number; // maximum; 0 or omitted: one per core if the page is cross-origin isolated
   build?: Build; // instead of the best one that works here; fails if it does not
-  senses?: boolean; // use the larger module, which has the vision and audio models (false)
   wasmUrl?: (file: string) => URL | string; // where tern.wasm and the other modules are; default: next to this module
   wasmModule?: WebAssembly.Module; // already compiled: the one that `build` names
   threadScript?: ThreadScript; // the threads' script; default: worker.js next to this module, where no bundler finds it
@@ -76,7 +75,6 @@ export interface WebGpuOptions {
 export interface Engine {
   readonly build: Build;
   readonly threads: number;
-  readonly senses: boolean;
   readonly note: string | null; // a sentence if it is not the best build for this browser
   // path: "model.gguf" (the first of a split set), or the folder of a Hugging Face model's files, ""
   // if their names have none.
@@ -118,16 +116,24 @@ export interface ModelInfo {
   temperature: number | null; topK: number | null; topP: number | null; minP: number | null;
   repeatPenalty: number | null;
   embedding: EmbeddingInfo;
-  vision: VisionInfo;
-  audioRate: number; // sample rate that it transcribes; 0: it does not transcribe
-  voiceSize: number | null; // length of a voice vector; 0: it takes none; null: it does not speak
-  codecRate: number; // sample rate of a codec's output; 0: it is not a codec
+  media: MediaInfo;
 }
-// What the model does with images; nothing in a module without senses.
-export interface VisionInfo {
-  inTexts: boolean; // accepts images in prompts
-  nLabels: number; // number of labels of a classifier; 0: it is not one
-  nDims: number; // length of an image's vector; 0: it makes none
+// What the model does with images and sound: tern_media_info. Zero, false and -1 where it has nothing of the kind.
+export interface MediaInfo {
+  imageWidth: number; imageHeight: number; // of the images that the model classifies or makes vectors of
+  patch: number; // edge of the squares that become rows
+  nLabels: number; // number of labels of a classifier
+  nDims: number; // length of an image's vector
+  hasVision: boolean; // accepts images in prompts
+  imageToken: number; beginToken: number; endToken: number; // what stands for an image in a prompt, and around it
+  isAsr: boolean; // transcribes
+  audioRate: number; // sample rate that it transcribes
+  isTts: boolean; // speaks, with a codec
+  nSpeaker: number; // length of the vector that describes a voice; 0: it takes none
+  isCodec: boolean;
+  codecRate: number; // sample rate of a codec's output
+  codecFrame: number; // samples of a frame
+  nCodes: number; nValues: number; // codes of a frame, which are below nValues
 }
 export interface EmbeddingInfo {
   nDims: number; // length of a vector; 0: the model makes none
@@ -167,7 +173,7 @@ export interface Model {
   session(options?: SessionOptions): Session;
   // Vectors of texts, some thousand tokens at a time; messages are served in between.
   embed(texts: readonly string[], params: EmbedParams, signal?: AbortSignal): Promise<EmbedResult>;
-  // ---- Of modules with senses ----
+  // ---- Images, sounds and speech ----
   // Encodes an image, reduced to at most maxPixels (0: as the model's files say, up to 1,048,576). An image that was
   // encoded before is not computed again. Close the result once the prompt it was placed in is computed or discarded.
   see(image: Pixels, options?: { maxPixels?: number }): Promise<ImageTokens>;

@@ -18,9 +18,7 @@
 #include "kernels/cpu/float/conv.inl"
 #include "kernels/cpu/float/delta_net.inl"
 #include "kernels/cpu/float/ssm.inl"
-#if !defined(TERN_NO_SENSES)
 #include "kernels/cpu/float/codec.inl"
-#endif
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
@@ -49,11 +47,9 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
     .conv = conv,
     .delta_net = delta_net,
     .ssm = ssm,
-#if !defined(TERN_NO_SENSES)
     .conv1d = conv1d,
     .upsample_conv = upsample_conv,
     .half_snake = half_snake,
-#endif
     .argmax = argmax,
     .dot = dot,
     .exp_sum = exp_sum,

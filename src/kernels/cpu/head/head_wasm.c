@@ -24,4 +24,7 @@ INLINE v128_t dwords(v128_t sum) { return wasm_i32x4_dot_i16x8(sum, wasm_i16x8_s
 
 #include "kernels/cpu/head/head_quantize.inl"
 
-void tern_head_quantize_wasm(tern_head_row *row, float *w, size_t n) { quantize(row, w, n); }
+// Only while a model is loaded: small rather than fast.
+__attribute__((minsize)) void tern_head_quantize_wasm(tern_head_row *row, float *w, size_t n) {
+    quantize(row, w, n);
+}

@@ -153,10 +153,6 @@ const cpu_op cpu_op_ATTENTION = {.step = step_attention, .scratch = attention_sc
 // The states are fixed ones, in which keys and values lie as in pages, 16 rows after 16 rows, so
 // that the kernels are the same.
 
-#ifdef TERN_NO_SENSES
-const cpu_op cpu_op_SOURCE_STORE = {0}, cpu_op_CROSS_ATTENTION = {0};
-#else
-
 typedef struct source {
     uint8_t *page;
     size_t k, v, block, head; // where keys and values begin; bytes of 16 rows, and of a head's
@@ -248,5 +244,3 @@ static size_t source_scratch(const tern_plan *p, const tern_node *n) {
     return source_pages(p, n) + attention_scratch(p, n);
 }
 const cpu_op cpu_op_CROSS_ATTENTION = {.step = step_cross_attention, .scratch = source_scratch};
-
-#endif

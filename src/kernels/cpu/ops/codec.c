@@ -4,11 +4,6 @@
 #include <string.h>
 #include "kernels/cpu/ops/ops.h"
 
-#ifdef TERN_NO_SENSES
-const cpu_op cpu_op_CODE_DIGITS = {0}, cpu_op_CONV1D = {0}, cpu_op_UPSAMPLE_CONV = {0},
-             cpu_op_HALF_SNAKE = {0};
-#else
-
 static void step_code_digits(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
@@ -180,5 +175,3 @@ static void step_upsample_conv(cpu_run *run, const cpu_step *step, const tern_te
     keep_tails(run, step, team);
 }
 const cpu_op cpu_op_UPSAMPLE_CONV = {.step = step_upsample_conv};
-
-#endif

@@ -4,11 +4,6 @@
 #include <string.h>
 #include "kernels/cpu/ops/ops.h"
 
-#ifdef TERN_NO_SENSES
-const cpu_op cpu_op_REPLACE = {0}, cpu_op_ADD_INPUT_EMBEDS = {0}, cpu_op_ADD_POINT = {0},
-             cpu_op_MERGE = {0}, cpu_op_WINDOWS = {0}, cpu_op_WHOLE_NORM = {0};
-#else
-
 // Input embeddings take the place of some of x's rows, or are added to them.
 static void step_input_embeds(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
@@ -144,5 +139,3 @@ static void step_whole_norm(cpu_run *run, const cpu_step *step, const tern_team 
                 y[t * d + c] = (x[t * d + c] - middle) * scale * w[c] + b[c];
 }
 const cpu_op cpu_op_WHOLE_NORM = {.step = step_whole_norm};
-
-#endif

@@ -1,6 +1,5 @@
 // Sounds, for speech recognition (docs/sound.md): the page decodes them and passes samples.
 #include <string.h>
-#include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
 #include "base/alloc.h"
@@ -146,7 +145,6 @@ int32_t web_transcriber(int32_t model, const char *json, uint32_t n) {
     h->model = m;
     h->next = transcribers;
     transcribers = h;
-    m->close_senses = web_senses_close;
     return h->id;
 }
 

@@ -1,6 +1,5 @@
 // Speech (docs/sound.md): a model and a codec speak a text step by step, so that the page can run
 // in between and may stop.
-#include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
 #include "base/alloc.h"
@@ -96,7 +95,6 @@ static int32_t add_speech(web_model *m, web_model *codec, const request *r, tern
     }
     s->next = speeches;
     speeches = s;
-    m->close_senses = codec->close_senses = web_senses_close;
     return s->id;
 }
 

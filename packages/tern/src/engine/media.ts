@@ -1,4 +1,4 @@
-// Images, sounds and speech, in the modules that have senses. Calls may be suspended in the middle: for the GPU,
+// Images, sounds and speech. Calls may be suspended in the middle: for the GPU,
 // or between a recording's segments, so that aborting works.
 import { TernError } from './error.js';
 import { suspendable } from './jspi.js';
@@ -6,7 +6,7 @@ import type { Exports, Module } from './module.js';
 import { fromModule, toModule } from './names.js';
 import { nextTask } from './task.js';
 import type {
-  ImageTokens, Label, ModelInfo, Pixels, Segment, SpeakParams, SpeakStats, TranscribedSegment, TranscribeParams,
+  ImageTokens, Label, Pixels, Segment, SpeakParams, SpeakStats, TranscribedSegment, TranscribeParams,
   Transcriber, TranscribeResult,
 } from './types.js';
 
@@ -26,18 +26,8 @@ export type SegmentListener = (json: string) => boolean; // gets a segment, or '
 
 const AT_ONCE = 8; // images per call: messages are served in between
 
-// One of these functions, which only modules with senses have.
-const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_images' | 'web_transcribe' | 'web_transcriber_feed' | 'web_transcriber_end' | 'web_speak_next') => {
-  if (!exports[name]) throw new TernError('unsupported', 'the module that is loaded has no images and no audio (the option senses)');
-  return suspendable(exports[name]);
-};
-
-export type SenseInfo = Pick<ModelInfo, 'vision' | 'audioRate' | 'voiceSize' | 'codecRate'>;
-export const NO_SENSES: SenseInfo = { vision: { inTexts: false, nLabels: 0, nDims: 0 }, audioRate: 0, voiceSize: null, codecRate: 0 };
-export function senseInfo({ engine, id }: Caller): SenseInfo {
-  engine.call(x => x.web_senses!(id));
-  return fromModule(engine.module.result()) as SenseInfo;
-}
+const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_images' | 'web_transcribe' | 'web_transcriber_feed' | 'web_transcriber_end' | 'web_speak_next') =>
+  suspendable(exports[name]);
 
 // Red, green and blue only.
 function colours({ width, height, data }: Pixels): Uint8Array {
@@ -77,13 +67,13 @@ export async function see(model: Caller, image: Pixels, maxPixels = 0): Promise<
   const { engine } = model, { module } = engine;
   const id = await withImages(module, [image], images => engine.suspended(x =>
     module.withJson({ images, n_pixels_max: maxPixels }, (at, n) => call(x, 'web_see')(model.id, at, n))));
-  return { id, close: () => { if (model.isOpen) engine.call(x => x.web_image_close!(id)); } };
+  return { id, close: () => { if (model.isOpen) engine.call(x => x.web_image_close(id)); } };
 }
 
 // A prompt's ids with those of the images in place.
 export function place(model: Caller, ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
   const args = { ids: Array.from(ids), images: images.map(({ id }) => id) };
-  model.engine.callJson(args, (x, at, n) => x.web_images_place!(model.id, at, n));
+  model.engine.callJson(args, (x, at, n) => x.web_images_place(model.id, at, n));
   return Int32Array.from(model.engine.module.result<{ ids: number[] }>().ids);
 }
 
@@ -156,14 +146,14 @@ export function transcribe(model: Caller, samples: Float32Array, rate: number, p
 
 export function openTranscriber(model: Caller, params: TranscribeParams): Transcriber {
   const { engine } = model, { module } = engine;
-  const id = engine.callJson(toModule(params), (x, at, n) => x.web_transcriber?.(model.id, at, n) ?? call(x, 'web_transcriber_feed')(0) as number);
+  const id = engine.callJson(toModule(params), (x, at, n) => x.web_transcriber(model.id, at, n));
   return {
     feed: async (samples, onSegment, signal) => {
       if (samples?.length === 0) return;
       await withBlocks(module, samples ? [samples] : [], ([pcm]) => withListener(model, onSegment, signal, x =>
         samples ? call(x, 'web_transcriber_feed')(id, pcm!, samples.length) : call(x, 'web_transcriber_end')(id)));
     },
-    close: async () => void await engine.suspended(x => model.isOpen ? x.web_transcriber_close!(id) : 0), // after the current feed
+    close: async () => void await engine.suspended(x => model.isOpen ? x.web_transcriber_close(id) : 0), // after the current feed
   };
 }
 
@@ -174,7 +164,7 @@ export async function speak(model: Caller, codec: Caller, text: string | readonl
   const { engine } = model, { module } = engine;
   const id = await withBlocks(module, speaker ? [Float32Array.from(speaker)] : [], async ([at]) => engine.callJson({
     ...toModule(params), [typeof text === 'string' ? 'text' : 'ids']: text, codec: codec.id, speaker: at, n_speaker: speaker?.length,
-  }, (x, json, n) => x.web_speak?.(model.id, json, n) ?? call(x, 'web_speak_next')(0) as number));
+  }, (x, json, n) => x.web_speak(model.id, json, n)));
   const isOpen = (): boolean => model.isOpen && codec.isOpen; // closing either ends the speech
   try {
     for (;;) {
@@ -191,6 +181,6 @@ export async function speak(model: Caller, codec: Caller, text: string | readonl
       await nextTask();
     }
   } finally {
-    if (isOpen()) engine.call(x => x.web_speak_close!(id));
+    if (isOpen()) engine.call(x => x.web_speak_close(id));
   }
 }

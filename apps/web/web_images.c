@@ -1,6 +1,5 @@
 // Images, for vision models (docs/images.md): the page decodes them and passes pixels.
 #include <string.h>
-#include "apps/web/senses/web_senses.h"
 #include "apps/web/web.h"
 #include "apps/web/web_text.h"
 #include "base/alloc.h"
@@ -95,7 +94,6 @@ static int32_t add_image(web_model *m, tern_image_tokens *image, tern_error *err
     }
     *s = (struct web_image){.id = ++last_image, .image = image, .next = m->images};
     m->images = s;
-    m->close_senses = web_senses_close;
     return s->id;
 }
 
