@@ -176,6 +176,49 @@ def test_tools_of_servers_in_anthropic():
     s.stop()
 
 
+def test_context_of_ollama_goes_round(s):
+    # What one answer gives as its context, the next request continues. Seen to fail with the field refused; with a BOS token
+    # in the middle.
+    ask = lambda **more: s.post("/api/generate", dict({"stream": False, "options": {"num_predict": 3, "temperature": 0}}, **more))
+    first = ask(prompt="a")[1]
+    for context in (first["context"], [], None):
+        status, got = ask(prompt="b", context=context)
+        n = len(context or [])
+        check(status == 200 and got["context"][:n] == (context or []), context, got)
+        check(got["prompt_eval_count"] == ask(prompt="b")[1]["prompt_eval_count"] + max(0, n - 1), context, got)
+    last = s.stream("/api/generate", {"prompt": "b", "context": first["context"], "options": {"num_predict": 3, "temperature": 0}})[-1]
+    check(last["context"] == ask(prompt="b", context=first["context"])[1]["context"], last)
+    info = s.post("/tokenize", {"content": "a", "add_special": True})[1]["tokens"]
+    if len(info) == 2:
+        check(got["context"].count(info[0]) == 1 and last["context"].count(info[0]) == 1, info, last)
+    for wrong in ([-1], [1 << 31], ["a"], [0.5], 5, "a", [7] * 100000):
+        status, got = ask(prompt="b", context=wrong)
+        check(status == 400 and isinstance(got["error"], str), str(wrong)[:40], got)
+    check(ask(prompt="b", raw=True, context=[7])[0] == 400)
+
+
+def test_temperatures_below_zero(s):
+    # The likeliest token, as Ollama and llama-server have it. Seen to fail with 400.
+    for t in (-1, -0.5, -100):
+        got = [s.post("/api/generate", {"prompt": "Once", "raw": True, "stream": False, "options": {"temperature": t, "num_predict": 9, "seed": k}})[1]["response"] for k in (1, 2, 3)]
+        got += [s.post("/completion", {"prompt": "Once", "temperature": t, "n_predict": 9, "seed": 4})[1]["content"]]
+        check(len(set(got)) == 1, t, got)
+    check(s.post("/v1/completions", {"prompt": "Once", "temperature": -1})[0] == 400, "OpenAI's is from 0")
+
+
+def test_fields_come_back_from_responses(s):
+    # Seen to fail with null in the place of what was sent.
+    sent = {"reasoning": {"effort": "low", "summary": "auto"}, "truncation": "auto", "user": "u", "safety_identifier": "i", "prompt_cache_key": "k",
+            "max_tool_calls": 3, "service_tier": "default", "metadata": {"a": "b"}, "text": {"verbosity": "low"}, "instructions": "Be brief."}
+    got = s.post("/v1/responses", dict(sent, input="a", max_output_tokens=2))[1]
+    check({k: got[k] for k in sent} == dict(sent, text={"format": {"type": "text"}, "verbosity": "low"}), got)
+    check(got["completed_at"] >= got["created_at"], got)
+    plain = s.post("/v1/responses", {"input": "a", "max_output_tokens": 2})[1]
+    check((plain["reasoning"], plain["truncation"], plain["user"]) == ({"effort": None, "summary": None}, "disabled", None), plain)
+    model = json.loads(s.ask("GET", "/v1/models/stories")[2])
+    check(model["created_at"].startswith("20") and model["created_at"].endswith("Z"), model)
+
+
 def test_slashes_too_many(s):
     # As a base URL that ends with one makes them. Seen to fail with paths taken to the letter.
     for path in ("/v1/chat/completions/", "//v1//chat/completions", "/v1/chat/completions//", "/v1/messages/count_tokens/", "/api/show/", "/tokenize/"):
@@ -193,6 +236,7 @@ def main():
         return 0
     stories = Server()
     n = serve_test.run_tests((test_instructions_within_an_anthropic_conversation, test_refusals_are_what_was_said,
+                              test_context_of_ollama_goes_round, test_temperatures_below_zero, test_fields_come_back_from_responses,
                               test_slashes_too_many), stories)
     n += serve_test.run_tests((test_tools_of_other_types_in_responses, test_allowed_tools,
                                test_tools_of_servers_in_anthropic))

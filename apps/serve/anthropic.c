@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "apps/serve/interfaces.h"
+#include "base/hash.h"
 
 static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
     const char *type = e->status == 401   ? "authentication_error"
@@ -51,6 +52,15 @@ static void put_usage(tern_json_writer *w, const generation *a, const choice *c)
     tern_json_close(w, '}');
 }
 
+// Clients keep thinking for the next request only if it is signed. This server reads it unsigned,
+// too: the signature is the text's hash.
+static void put_signature(tern_json_writer *w, const answer_block *b) {
+    char text[24];
+    snprintf(text, sizeof text, "tern%016llx",
+             (unsigned long long)tern_hash64(1, tern_strbuf_text(&b->text), b->text.len));
+    tern_json_put_text(w, "signature", text);
+}
+
 // A block of the content. is_whole: with all of its text; else the start of a streamed block.
 static void put_block(tern_json_writer *w, const char *key, const answer_block *b, bool is_whole) {
     const char *text = is_whole && b ? tern_strbuf_text(&b->text) : "";
@@ -68,7 +78,10 @@ static void put_block(tern_json_writer *w, const char *key, const answer_block *
     } else if (b && b->kind == BLOCK_REASONING) {
         tern_json_put_text(w, "type", "thinking");
         tern_json_put_bytes(w, "thinking", text, n);
-        tern_json_put_text(w, "signature", "");
+        if (is_whole)
+            put_signature(w, b);
+        else
+            tern_json_put_text(w, "signature", "");
     } else {
         tern_json_put_text(w, "type", "text");
         tern_json_put_bytes(w, "text", text, n);
@@ -122,14 +135,24 @@ static void begin_stream(request *req, tern_strbuf *out) {
     close_event(&w);
 }
 
-static void end_block(size_t i, tern_strbuf *out) {
-    tern_json_writer w = open_event(out, "content_block_stop");
+static void end_block(size_t i, const answer_block *b, tern_strbuf *out) {
+    tern_json_writer w = {0};
+    if (b && b->kind == BLOCK_REASONING) {
+        w = open_event(out, "content_block_delta");
+        tern_json_put_int(&w, "index", (int64_t)i);
+        tern_json_open(&w, "delta", '{');
+        tern_json_put_text(&w, "type", "signature_delta");
+        put_signature(&w, b);
+        tern_json_close(&w, '}');
+        close_event(&w);
+    }
+    w = open_event(out, "content_block_stop");
     tern_json_put_int(&w, "index", (int64_t)i);
     close_event(&w);
 }
 
 static void begin_block(size_t i, const answer_block *b, tern_strbuf *out) {
-    if (i > 0) end_block(i - 1, out);
+    if (i > 0) end_block(i - 1, b - 1, out);
     tern_json_writer w = open_event(out, "content_block_start");
     tern_json_put_int(&w, "index", (int64_t)i);
     put_block(&w, "content_block", b, false);
@@ -159,8 +182,8 @@ static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *
 
 static void put_over(request *req, choice *c, tern_strbuf *out) {
     size_t n = c->blocks.n;
-    if (!n) begin_block(n++, NULL, out); // it said nothing
-    end_block(n - 1, out);
+    if (!n) begin_block(0, NULL, out); // it said nothing
+    end_block(n ? n - 1 : 0, n ? &c->blocks.list[n - 1] : NULL, out);
     tern_json_writer w = open_event(out, "message_delta");
     tern_json_open(&w, "delta", '{');
     put_reason(&w, req->generation, c);

@@ -195,8 +195,27 @@ static bool fits(const served *s, size_t n, const char *param, api_error *e) {
     return !is_refused(e);
 }
 
+// The ids behind those that they continue, with the one BOS token of these. NULL: no memory, and e
+// says so.
+static int32_t *join(request *req, int32_t *ids, size_t *n, api_error *e) {
+    const generation_prompt *before = &req->generation->before;
+    const tern_model_info *info = &req->model->info;
+    const size_t skip = *n && info->adds_bos && ids[0] == info->bos_id;
+    int32_t *all = tern_alloc_array(TERN_MEM_SESSION, before->n_ids + *n, sizeof *all);
+    if (all) {
+        memcpy(all, before->ids, before->n_ids * sizeof *all);
+        memcpy(all + before->n_ids, ids + skip, (*n - skip) * sizeof *all);
+        *n += before->n_ids - skip;
+    } else {
+        api_fail_memory(e);
+    }
+    tern_free(ids);
+    return all;
+}
+
 void generation_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {
     generation *a = req->generation;
+    if (a->before.n_ids && !(ids = join(req, ids, &n, e))) return;
     if (a->n_last && n > a->n_last) {
         memmove(ids, ids + n - a->n_last, a->n_last * sizeof *ids);
         n = a->n_last;
@@ -248,18 +267,29 @@ void generation_add_text(request *req, tern_str text, const char *param, api_err
     if (ids) generation_add_prompt(req, ids, n, param, e);
 }
 
-void generation_add_ids(request *req, const fields *f, const tern_json *array, const char *param) {
+static int32_t *read_ids(const fields *f, const tern_json *array) {
     size_t n = 0;
-    if (f->error->status) return;
     int32_t *ids = tern_alloc_array(TERN_MEM_SESSION, array->n, sizeof *ids);
-    if (!ids) {
-        api_fail_memory(f->error);
-        return;
-    }
-    for (const tern_json *item = tern_json_first(f->doc, array); item;
+    if (!ids) api_fail_memory(f->error);
+    for (const tern_json *item = ids ? tern_json_first(f->doc, array) : NULL; item;
          item = tern_json_next(f->doc, array, item)) {
         int64_t id = tern_json_int(item, -1);
         ids[n++] = id <= INT32_MAX ? (int32_t)id : -1;
     }
-    generation_add_given(req, ids, n, param, f->error);
+    return ids;
+}
+
+void generation_read_before(request *req, const fields *f, const char *name) {
+    generation_prompt *before = &req->generation->before;
+    const tern_json *array = field_array(f, name);
+    if (!array || !array->n || f->error->status) return;
+    before->ids = read_ids(f, array);
+    if (before->ids && are_ids(req->model, before->ids, array->n, name, f->error))
+        before->n_ids = array->n;
+}
+
+void generation_add_ids(request *req, const fields *f, const tern_json *array, const char *param) {
+    if (f->error->status) return;
+    int32_t *ids = read_ids(f, array);
+    if (ids) generation_add_given(req, ids, array->n, param, f->error);
 }

@@ -78,6 +78,7 @@ void generation_free(generation *a) {
     tern_free(a->stop_ids);
     tern_free(a->allowed_ids);
     tern_free(a->biases);
+    tern_free(a->before.ids);
     tern_free(a->model);
     tern_strbuf_free(&a->echoed);
     tern_strbuf_free(&a->tools);

@@ -69,6 +69,7 @@ struct generation {
     bool is_bare;  // no BOS token or the like in front of texts
     size_t n_last; // only the last n_last tokens of a prompt are read; 0: all
     tern_logit_bias *biases;
+    generation_prompt before; // tokens that prompts continue
     generation_prompt *prompts;
     size_t n_prompts;
     int n; // choices for each prompt
@@ -134,6 +135,8 @@ void generation_read_max_tokens(request *req, const fields *f, const char *name)
 // template. param: the field that they come from. Takes ownership of the ids, also if they are
 // refused.
 void generation_add_prompt(request *req, int32_t *ids, size_t n, const char *param, api_error *e);
+// Reads what the prompts that are added afterwards continue: tokens of an earlier answer.
+void generation_read_before(request *req, const fields *f, const char *name);
 // The same for ids that a client sends: only tokens of the vocabulary, so that it cannot name
 // images of others.
 void generation_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e);

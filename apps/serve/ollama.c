@@ -89,6 +89,10 @@ static void put_done(tern_json_writer *w, const request *req, const choice *c) {
         tern_json_open(w, "context", '[');
         for (size_t i = 0; i < p->n_ids; i++) tern_json_put_int(w, NULL, p->ids[i]);
         for (size_t i = 0; i < c->n_ids; i++) tern_json_put_int(w, NULL, c->ids[i]);
+        // An answer that ended by itself is over for the next request, too.
+        const int32_t end = req->model->info.eos_id;
+        const bool has_end = c->n_ids && c->ids[c->n_ids - 1] == end;
+        if (s->reason == TERN_STOP_END && end >= 0 && !has_end) tern_json_put_int(w, NULL, end);
         tern_json_close(w, ']');
     }
     tern_json_put_int(w, "total_duration", nanoseconds(ollama_since(req->generation->began)));
@@ -223,7 +227,7 @@ static void generate(request *req) {
     generation_read_ollama_format(req, &f);
     field_refuse(&f, "suffix");
     field_refuse(&f, "template");
-    field_refuse(&f, "context");
+    generation_read_before(req, &f, "context");
     tern_str prompt = field_text(&f, "prompt"), system = field_text(&f, "system");
     if (!e.status && prompt.len == 0) {
         reply_loaded(req);
@@ -231,6 +235,7 @@ static void generate(request *req) {
     }
     if (field_bool(&f, "raw", false)) {
         field_refuse(&f, "images"); // their place in the text is unknown
+        field_refuse(&f, "context");
         generation_add_text(req, prompt, "prompt", &e);
     } else {
         if (system.len) messages_add(&m, TERN_STR("system"), system, "system", &e);

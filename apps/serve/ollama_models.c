@@ -57,7 +57,7 @@ static void put_details(tern_json_writer *w, const served *s) {
     tern_json_close(w, '}');
 }
 
-static void put_date(tern_json_writer *w, const char *key, time_t seconds) {
+void ollama_put_date(tern_json_writer *w, const char *key, time_t seconds) {
     char date[40];
     const struct timespec t = {.tv_sec = seconds};
     put_time(&t, date);
@@ -71,7 +71,7 @@ static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     tern_json_open(w, NULL, '{');
     tern_json_put_bytes(w, "name", name.ptr, name.len);
     tern_json_put_bytes(w, "model", name.ptr, name.len);
-    put_date(w, "modified_at", (time_t)s->about.modified);
+    ollama_put_date(w, "modified_at", (time_t)s->about.modified);
     tern_json_put_int(w, "size", s->facts.file_bytes);
     tern_json_put_text(w, "digest", digest);
     put_details(w, s);
@@ -102,7 +102,7 @@ static void put_end(tern_json_writer *w, const served *s) {
     if (s->keep_seconds < 0)
         tern_json_put_text(w, "expires_at", "9999-12-31T23:59:59Z"); // it stays
     else
-        put_date(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
+        ollama_put_date(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
 }
 
 void ollama_ps(request *req) {

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions.
 #include <stdio.h>
+#include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 
@@ -77,6 +78,13 @@ static void put_message(tern_json_writer *w, const choice *c) {
     tern_strbuf_free(&reasoning);
 }
 
+// A function that had to be called by its name is an end like others, as OpenAI has it.
+static const char *finish_reason(const choice *c) {
+    const char *reason = openai_finish_reason(c);
+    const bool is_named = c->request->generation->tool.len > 0;
+    return is_named && !strcmp(reason, "tool_calls") ? "stop" : reason;
+}
+
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     generation *a = req->generation;
@@ -88,7 +96,7 @@ static void put_whole(request *req, tern_strbuf *out) {
         tern_json_put_int(&w, "index", c->index);
         put_message(&w, c);
         put_logprobs(&w, req, c);
-        tern_json_put_text(&w, "finish_reason", openai_finish_reason(c));
+        tern_json_put_text(&w, "finish_reason", finish_reason(c));
         tern_json_close(&w, '}');
     }
     tern_json_close(&w, ']');
@@ -177,7 +185,7 @@ static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *
 }
 
 static void put_over(request *req, choice *c, tern_strbuf *out) {
-    put_chunk(req, c, "{}", has_to_send(req, c), openai_finish_reason(c), out);
+    put_chunk(req, c, "{}", has_to_send(req, c), finish_reason(c), out);
 }
 
 static void end_stream(request *req, tern_strbuf *out) {

@@ -1,6 +1,7 @@
 // POST /v1/responses, without a store: a client sends the whole conversation each time.
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include "apps/serve/interfaces.h"
 
 // ---- The response ------------------------------------------------------------------------------
@@ -160,12 +161,27 @@ static void put_tools(tern_json_writer *w, const request *req) {
         tern_json_put_raw(w, "tools", "[]");
 }
 
+// Echoes a field as it was received. otherwise: JSON, if it was not.
+static void put_echo(tern_json_writer *w, const request *req, const char *name,
+                     const char *otherwise) {
+    const tern_json *v = tern_json_get(&req->body, tern_json_root(&req->body), name);
+    if (v && !tern_json_is(v, TERN_JSON_NULL))
+        tern_json_put_value(w, name, &req->body, v);
+    else
+        tern_json_put_raw(w, name, otherwise);
+}
+
 static void put_text_format(tern_json_writer *w, const request *req) {
     const tern_json *text = tern_json_get(&req->body, tern_json_root(&req->body), "text");
-    if (tern_json_get(&req->body, text, "format"))
+    const tern_json *verbosity = tern_json_get(&req->body, text, "verbosity");
+    if (tern_json_get(&req->body, text, "format")) {
         tern_json_put_value(w, "text", &req->body, text);
-    else
-        tern_json_put_raw(w, "text", "{\"format\":{\"type\":\"text\"}}");
+        return;
+    }
+    tern_json_open(w, "text", '{');
+    tern_json_put_raw(w, "format", "{\"type\":\"text\"}");
+    if (verbosity) tern_json_put_value(w, "verbosity", &req->body, verbosity);
+    tern_json_close(w, '}');
 }
 
 static void put_settings(tern_json_writer *w, const request *req) {
@@ -175,19 +191,18 @@ static void put_settings(tern_json_writer *w, const request *req) {
     tern_json_put_text(w, "model", req->generation->model);
     tern_json_put_bool(w, "parallel_tool_calls", !req->generation->one_call);
     tern_json_put_null(w, "previous_response_id");
-    tern_json_put_raw(w, "reasoning", "{\"effort\":null,\"summary\":null}");
+    put_echo(w, req, "reasoning", "{\"effort\":null,\"summary\":null}");
     tern_json_put_bool(w, "store", false);
     put_same(w, req, "temperature");
     put_text_format(w, req);
-    const tern_json *wish = tern_json_get(&req->body, tern_json_root(&req->body), "tool_choice");
-    if (wish && !tern_json_is(wish, TERN_JSON_NULL))
-        tern_json_put_value(w, "tool_choice", &req->body, wish);
-    else
-        tern_json_put_text(w, "tool_choice", "auto");
+    put_echo(w, req, "tool_choice", "\"auto\"");
     put_tools(w, req);
     tern_json_put_int(w, "top_logprobs", req->generation->params.n_top_logprobs);
     put_same(w, req, "top_p");
-    tern_json_put_text(w, "truncation", "disabled");
+    put_echo(w, req, "truncation", "\"disabled\"");
+    static const char *const names[] = {"max_tool_calls", "prompt_cache_key", "safety_identifier",
+                                        "service_tier", "user"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) put_echo(w, req, names[i], "null");
 }
 
 // c: the answer, once it is over. Until then usage is left out, not null.
@@ -200,6 +215,10 @@ static void put_response(tern_json_writer *w, const char *key, request *req, cho
     tern_json_put_text(w, "object", "response");
     tern_json_put_int(w, "created_at", req->generation->created);
     tern_json_put_text(w, "status", c ? status_of(c) : "in_progress");
+    if (c)
+        tern_json_put_int(w, "completed_at", (int64_t)time(NULL));
+    else
+        tern_json_put_null(w, "completed_at");
     tern_json_put_bool(w, "background", false);
     tern_json_put_null(w, "error");
     tern_json_put_raw(w, "incomplete_details",

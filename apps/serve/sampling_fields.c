@@ -156,7 +156,11 @@ void generation_read_sampling(request *req, const fields *f, double temperature_
     generation *a = req->generation;
     tern_sampling *s = &a->sampling;
     tern_generate_params *p = &a->params;
-    read_number(f, "temperature", &s->temperature, 0, temperature_max);
+    // Ollama and llama-server take all below 0 for the likeliest token.
+    const double least = temperature_max > 2 ? -FLT_MAX : 0;
+    const double t = field_number(f, "temperature", (double)s->temperature, least, temperature_max);
+    s->temperature = (float)t;
+    if (field_any(f, "temperature") && t < 0) s->temperature = 0;
     read_number(f, "top_p", &s->top_p, 0, 1);
     read_number(f, "min_p", &s->min_p, 0, 1);
     const int64_t k = field_int(f, "top_k", s->top_k, -1, INT32_MAX);
