@@ -175,9 +175,13 @@ static void read_input(const fields *f, messages *m, bool *prefill) {
         messages_add(m, TERN_STR("user"), text, "input", f->error);
     else if (!tern_json_is(input, TERN_JSON_ARRAY) || input->n == 0)
         field_fail(f, "input", "a text, or an array of at least one item");
+    const size_t n = m->n;
     for (const tern_json *item = text.ptr ? NULL : tern_json_first(f->doc, input);
          item && !f->error->status; item = tern_json_next(f->doc, input, item))
         read_item(f, item, m);
+    if (!text.ptr && m->n == n && !f->error->status)
+        api_fail(f->error, 400, "unsupported_content", "input.type",
+                 "'input' has no message and no call, only what other servers made");
     *prefill =
         m->n > 0 && !strcmp(m->list[m->n - 1].role, "assistant") && !m->list[m->n - 1].more.len;
 }
