@@ -6,7 +6,7 @@
         for piece in model.chat("Write a bedtime story about a fox."):
             print(piece, end="", flush=True)
 
-Errors raise TernError, whose text is one line. docs/python.md tells more.
+Errors raise TernError, whose text is one line; where Python has a class for them, they are of that class, too. docs/python.md tells more.
 """
 from . import eval
 from ._answer import Answer
@@ -14,7 +14,9 @@ from ._arrays import similarity
 from ._chains import Chain, Chains
 from ._datagen import datagen
 from ._grammar import Grammar
-from ._library import TernError, lib as _lib
+from ._library import (
+    TernError, TernFileNotFoundError, TernMemoryError, TernOSError, TernValueError, lib as _lib,
+)
 from ._memory import MemoryStore
 from ._model import Model
 from ._options import GenerateOptions, Lora, Message, Speculation, WebGpu
@@ -34,6 +36,7 @@ __all__ = [
     "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
-    "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TokenLogprob", "Transcript", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
+    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Transcript", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity", "types", "write_sound",
 ]

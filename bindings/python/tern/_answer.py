@@ -5,9 +5,9 @@ import asyncio
 import html
 import itertools
 import queue
-from typing import Any, AsyncIterator, Dict, Generator, Iterator, List, Optional
+from typing import Any, AsyncIterator, Dict, Generator, Iterator, List, Literal, Optional
 
-from ._engine import Ending, Engine, Job
+from ._engine import Ending, Engine, Job, Reason
 from ._results import GenerateStats, TokenLogprob
 
 
@@ -146,12 +146,12 @@ class Answer(Iterator[str]):
         return self._end().ids
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         """Why it ended: "end" (by the model), "length", "string", "context" (full), "caller" (cancelled)."""
         return self._end().reason
 
     @property
-    def finish_reason(self) -> str:
+    def finish_reason(self) -> Literal["stop", "length"]:
         """OpenAI's name for the reason: "stop" or "length"."""
         return "length" if self.reason in ("length", "context") else "stop"
 

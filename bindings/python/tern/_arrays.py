@@ -34,6 +34,13 @@ def similarity(a: "numpy.typing.ArrayLike", b: "numpy.typing.ArrayLike") -> floa
     return float(lib.tern_similarity(pointer(x, ctypes.c_float), pointer(y, ctypes.c_float), x.size))
 
 
+def int32_array(name: str, array: Any) -> Any:
+    """A contiguous int32 array. NumPy would silently keep the low bits of larger numbers."""
+    if array.size and not (array.dtype.kind in "iub" and -2**31 <= int(array.min()) and int(array.max()) < 2**31):
+        refuse("%s has numbers beyond 32 bits, or none that are whole" % name)
+    return numpy_for(name).ascontiguousarray(array, dtype="int32").reshape(array.shape)
+
+
 def inputs_array(inputs: Mapping[str, Any]) -> Tuple[Any, List[Any]]:
     """tern_array[n] for a graph's inputs, by name, and the arrays that it points into."""
     np = numpy_for("Model.compute")
@@ -44,9 +51,7 @@ def inputs_array(inputs: Mapping[str, Any]) -> Tuple[Any, List[Any]]:
         if array.ndim > c.TERN_ARRAY_DIMS:
             refuse("%s has %d dimensions, at most %d are taken" % (name, array.ndim, c.TERN_ARRAY_DIMS))
         whole = array.dtype.kind in "iub"
-        if whole and array.size and not (-2**31 <= int(array.min()) and int(array.max()) < 2**31):
-            refuse("%s has numbers beyond 32 bits" % name)
-        array = np.ascontiguousarray(array, dtype=np.int32 if whole else np.float32).reshape(array.shape)
+        array = int32_array(name, array) if whole else np.ascontiguousarray(array, dtype=np.float32).reshape(array.shape)
         kept.append(array)
         row.name, row.type = utf8(name), c.TERN_ARRAY_I32 if whole else c.TERN_ARRAY_F32
         row.n_dims, row.data = array.ndim, array.ctypes.data

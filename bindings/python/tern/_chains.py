@@ -6,6 +6,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _c as c
 from ._library import Handle, Path, encoded, ids_array, lib, refuse
+from ._options import whole
 
 
 class Chain(NamedTuple):
@@ -76,5 +77,5 @@ def _entries_array(entries: Sequence[Chain]) -> Any:
             refuse("a chain of %d tokens has %d chances" % (len(tokens), len(chances)))
         array[i].tokens, array[i].n_tokens, array[i].confidence = ids_array(tokens), len(tokens), confidence
         if chances is not None:
-            array[i].chances = (ctypes.c_uint8 * len(chances))(*chances)
+            array[i].chances = (ctypes.c_uint8 * len(chances))(*[whole("a chance", chance, 0, 255) for chance in chances])
     return array

@@ -6,7 +6,7 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _c as c
-from ._grammar import grammar_desc
+from ._grammar import grammar_arguments, grammar_desc
 from ._library import Callbacks, Path, decoded, encoded, lib, optional, utf8
 from ._model import Model, OnProgress
 from ._options import generate_params, real, whole
@@ -31,7 +31,7 @@ def datagen(model: Model, prompt: str, *, records: int = 100, seeds: Sequence[Un
     prompt, system: Jinja templates with the members of a seed (an object, or a string, which is `text`) as
     variables. records: how many to make, including those already in the file `path`, to which new ones are
     appended. items: prompts to try at most. candidates: answers per prompt, of which the best is kept. grammar:
-    Grammar's arguments, {"schema": {...}}. mentions, required, forbidden: templates of texts, and expressions,
+    a JSON Schema, or Grammar's arguments, {"regex": "..."}. mentions, required, forbidden: templates of texts, and expressions,
     that an answer must or must not contain. For each number, 0 is the default; for the shares, negative means
     no such condition. options: max_tokens, temperature, seed, stop ... on_record gets each candidate and what
     became of it; returning False stops.
@@ -63,7 +63,7 @@ def datagen(model: Model, prompt: str, *, records: int = 100, seeds: Sequence[Un
     desc.required, desc.n_required = _texts(required)
     desc.forbidden, desc.n_forbidden = _texts(forbidden)
     if grammar is not None:
-        desc.grammar = ctypes.pointer(grammar_desc(**grammar))
+        desc.grammar = ctypes.pointer(grammar_desc(**grammar_arguments(grammar)))
     with model._handle as pointer:
         callbacks.run(lib.tern_datagen, pointer, ctypes.byref(desc), ctypes.byref(stats))
     fates = {decoded(lib.tern_datagen_reason_name(i)): n for i, n in enumerate(stats.n_candidates) if n}

@@ -14,13 +14,14 @@ import queue
 import threading
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Literal, NamedTuple, Optional, Sequence, Tuple
 
 from . import _c as c
-from ._library import Handle, TernError, error_of, ids_array, lib, text_of, token_id
+from ._library import Handle, TernError, error_of, failure, ids_array, lib, refuse, text_of, token_id
 from ._results import GenerateStats, TokenLogprob
 
-REASONS = {c.TERN_STOP_END: "end", c.TERN_STOP_LENGTH: "length", c.TERN_STOP_STRING: "string",
+Reason = Literal["end", "length", "string", "context", "caller"]
+REASONS: Dict[int, Reason] = {c.TERN_STOP_END: "end", c.TERN_STOP_LENGTH: "length", c.TERN_STOP_STRING: "string",
            c.TERN_STOP_CONTEXT: "context", c.TERN_STOP_CALLER: "caller"}
 IDLE_BYTES = 256 << 20  # of keys and values, in sessions kept for the next turn
 
@@ -33,7 +34,7 @@ class Piece(NamedTuple):
 class Ending(NamedTuple):
     """What is known when a job is over."""
 
-    reason: str
+    reason: Reason
     ids: List[int]
     stats: Optional[GenerateStats]
     notice: Optional[str]
@@ -162,7 +163,7 @@ class Engine:
     def submit(self, job: Job) -> None:
         with self._lock:
             if self._stopped:
-                raise TernError("closed", "the model is closed")
+                refuse("the model is closed", "closed")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tern", daemon=True)
                 ENGINES.add(self)
@@ -188,7 +189,7 @@ class Engine:
     # ---- The thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        error: BaseException = TernError("closed", "the model was closed")
+        error: BaseException = failure("closed", "the model was closed")
         group = None
         try:
             out = ctypes.POINTER(c.tern_group)()
@@ -200,8 +201,8 @@ class Engine:
                     self._begin(out, self._waiting.popleft())
                 if self._running:
                     self._step(out)
-        except BaseException as failure:  # no job may be left waiting for its answer
-            error = failure
+        except BaseException as why:  # no job may be left waiting for its answer
+            error = why
         with self._lock:
             self._stopped = True
         for job in self._running.values():
@@ -313,8 +314,8 @@ class Engine:
             self._take_logprobs(job)
             timeline = (list(job.ids) + ids)[:lib.tern_session_n_tokens(session)]
             self._release(job, timeline)
-        except BaseException as failure:
-            job.error = job.error or failure
+        except BaseException as why:
+            job.error = job.error or why
         job.end(Ending(REASONS[stats[0].reason], ids, told, notice, job.error, job.logprobs))
 
     def _take_logprobs(self, job: Job) -> None:

@@ -30,6 +30,11 @@ def grammar_desc(*, compact: bool = False, **given: Any) -> c.tern_grammar_desc:
     return desc
 
 
+def grammar_arguments(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Grammar's arguments from a dict: as it stands if it names a kind, else it is a JSON Schema itself."""
+    return given if set(given) & set(KINDS) else {"schema": given}
+
+
 class Grammar:
     """Constrains answers of a model: generate(..., grammar=...). Any number of answers may use one.
 

@@ -8,6 +8,7 @@ from typing import Any, List, Mapping, Sequence, Tuple, Union
 
 from . import _c as c
 from ._library import Handle, Path, encoded, lib, refuse
+from ._options import whole
 
 # A file, a file's bytes, or pixels: an array of uint8 [height, width, 3].
 Image = Union[Path, bytes, Any]
@@ -35,7 +36,7 @@ class Images:
     def __init__(self, images: Sequence[Image], as_stored: bool = False, max_pixels: int = 0) -> None:
         self.n = len(images)
         self.array = (c.tern_image * max(self.n, 1))()
-        self._desc = c.tern_image_desc(n_pixels_max=max_pixels, as_stored=as_stored)
+        self._desc = c.tern_image_desc(n_pixels_max=whole("max_pixels", max_pixels, 0, 2**63 - 1), as_stored=as_stored)
         try:
             for i, image in enumerate(images):
                 self._read(self.array[i], image)
@@ -119,7 +120,7 @@ def read_image(image: Image, *, size: Any = None, filter: str = "bicubic", as_st
         if size is not None:
             sized = c.tern_image()
             which = c.TERN_IMAGE_BICUBIC if filter == "bicubic" else c.TERN_IMAGE_BILINEAR
-            lib.tern_image_resize(ctypes.byref(sized), ctypes.byref(read.array[0]), size[0], size[1], which)
+            lib.tern_image_resize(ctypes.byref(sized), ctypes.byref(read.array[0]), whole("a width", size[0], 1), whole("a height", size[1], 1), which)
             lib.tern_image_close(ctypes.byref(read.array[0]))
             read.array[0] = sized
         p = read.array[0]

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import errno
+import operator
 import os
 import queue
 import threading
-from typing import Any, Callable, Iterable, List, NoReturn, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Iterable, List, NoReturn, Optional, Sequence, SupportsIndex, Tuple, Type, TypeVar, Union
 
 from . import _c as c
 
 T = TypeVar("T")
 Path = Union[str, "os.PathLike[str]"]
+Ids = Iterable[SupportsIndex]  # token ids: a list, or an array of NumPy's
 
 CODES = {
     c.TERN_ERR_MEMORY: "memory", c.TERN_ERR_IO: "io", c.TERN_ERR_FORMAT: "format",
@@ -30,6 +33,9 @@ class TernError(Exception):
     `code` is a word for programs: "memory", "io", "format" (a file is not what it claims to be),
     "unsupported", "argument", "context" (a prompt is too long), "aborted" (by a callback that returned
     False), "device", or "closed" (used after close()).
+
+    Where Python has a class for an error, it is of that class, too: OSError (of a missing file
+    FileNotFoundError, with errno), MemoryError, and ValueError for "format", "argument", "context" and "closed".
     """
 
     __module__ = "tern"
@@ -39,7 +45,46 @@ class TernError(Exception):
         self.code = code
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return TernError, (self.code, str(self))
+        return failure, (self.code, str(self))
+
+
+class TernOSError(TernError, OSError):
+    """A file cannot be read or written."""
+
+    __module__ = "tern"
+    __str__ = Exception.__str__
+
+
+class TernFileNotFoundError(TernOSError, FileNotFoundError):
+    """A file is missing."""
+
+    __module__ = "tern"
+
+
+class TernMemoryError(TernError, MemoryError):
+    """There is no memory left."""
+
+    __module__ = "tern"
+
+
+class TernValueError(TernError, ValueError):
+    """A value, a text or a file is not what is expected."""
+
+    __module__ = "tern"
+
+
+KINDS = {"io": TernOSError, "memory": TernMemoryError, **dict.fromkeys(("format", "argument", "context", "closed"), TernValueError)}
+REASONS = {os.strerror(number): number for number in errno.errorcode}  # with which the library's sentences end
+
+
+def failure(code: str, message: str) -> TernError:
+    """The error of a code."""
+    kind = KINDS.get(code, TernError)
+    number = REASONS.get(message.rpartition(": ")[2]) if code == "io" else None
+    error = (TernFileNotFoundError if number == errno.ENOENT else kind)(code, message)
+    if isinstance(error, OSError) and number is not None:
+        error.errno = number
+    return error
 
 
 def _find() -> str:
@@ -98,11 +143,11 @@ lib = Library(_find())
 
 
 def error_of(error: c.tern_error) -> TernError:
-    return TernError(CODES.get(error.status, "argument"), error.message.decode("utf-8", "replace"))
+    return failure(CODES.get(error.status, "argument"), error.message.decode("utf-8", "replace"))
 
 
 def refuse(message: str, code: str = "argument") -> NoReturn:
-    raise TernError(code, message)
+    raise failure(code, message)
 
 
 def choice(what: str, name: str, choices: Sequence[Tuple[str, int]]) -> int:
@@ -138,7 +183,7 @@ def decoded(raw: Optional[bytes]) -> str:
     return "" if raw is None else raw.decode("utf-8", "replace")
 
 
-def ids_array(ids: Iterable[int]) -> Any:
+def ids_array(ids: Ids) -> Any:
     """int32_t[n] of token ids."""
     if isinstance(ids, (str, bytes, bytearray)):
         refuse("token ids are a list of whole numbers, not %r" % type(ids).__name__)
@@ -151,9 +196,12 @@ def ids_array(ids: Iterable[int]) -> Any:
 
 def token_id(value: Any) -> int:
     """ctypes would silently keep the low bits of a larger one."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = operator.index(value)
+    except TypeError:  # of an array, too
+        number = None
+    if number is None or isinstance(value, bool):
         refuse("a token id is a whole number, not %r" % (value,))
-    number = int(value.__index__())
     return number if -1 << 31 <= number < 1 << 31 else refuse("%d is not a token id" % number)
 
 

@@ -33,6 +33,10 @@ def _filters(where: Optional[Where]) -> Tuple[Any, int]:
     return array, len(given)
 
 
+def record_id(record: int) -> int:
+    return whole("a record", record, 0, 2**63 - 1)
+
+
 def _record(struct: Any) -> MemoryRecord:
     return MemoryRecord(struct.id, decoded(struct.source), json.loads(struct.metadata), struct.created, struct.n_chunks,
                         struct.n_tokens, struct.n_bytes, None if struct.text is None else decoded(struct.text))
@@ -198,7 +202,7 @@ class MemoryStore:
         callbacks = Callbacks()
         on_record = c.tern_memory_record_fn(callbacks.guarded(lambda _user, r: found.append(_record(r.contents))))
         with self._lock, self._handle as store:
-            callbacks.run(lib.tern_memory_show, store, record, on_record, None)
+            callbacks.run(lib.tern_memory_show, store, record_id(record), on_record, None)
         return found[0]
 
     def forget(self, record: Optional[int] = None, *, where: Optional[Where] = None) -> int:
@@ -208,7 +212,7 @@ class MemoryStore:
         n = ctypes.c_int64(1)
         with self._lock, self._handle as store:
             if record is not None:
-                lib.tern_memory_forget(store, record)
+                lib.tern_memory_forget(store, record_id(record))
             else:
                 lib.tern_memory_forget_where(store, *_filters(where), ctypes.byref(n))
         return n.value

@@ -5,18 +5,19 @@ import contextlib
 import ctypes
 import json
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, TYPE_CHECKING
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, TYPE_CHECKING
 
 from . import _c as c
 from ._answer import Answer
-from ._arrays import free, inputs_array, numpy_for, optional_float, outputs_array, pointer, taken
+from ._arrays import free, inputs_array, int32_array, numpy_for, optional_float, outputs_array, pointer, taken
 from ._engine import Engine, Job, token_piece
+from ._grammar import Grammar, grammar_arguments
 from ._library import (
-    Callbacks, Handle, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of,
+    Callbacks, Handle, Ids, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of,
     token_id, utf8,
 )
 from ._options import (
-    HEAD, KV, POOLING, TERNARY, THINKING, GenerateOptions, LoraOption, SpeculateOption, WebGpu, embed_params,
+    HEAD, KV, POOLING, TERNARY, THINKING, GenerateOptions, Head, Kv, LorasOption, Pooling, SpeculateOption, Ternary, Thinking, WebGpu, embed_params,
     embed_texts, generate_params, loras_array, messages_array, raw_text, session_desc, webgpu_desc, whole,
 )
 from ._parts import Part, parts_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; returning False stops it
-Tokens = Union[str, Sequence[int]]
+Tokens = Union[str, Ids]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
 
 
@@ -52,7 +53,7 @@ class Model:
     pooling         "mean", "last", "cls": makes an embedding model of a decoder whose files name no pooling
     vocab_only      only tokenizer and template
     cpu_features    at most these: "scalar", "avx2", "avx512", "neon"
-    loras           adapters: paths, (path, scale), Lora
+    loras           adapters, one or a list: a path, (path, scale), Lora
     mmproj          the vision part of a GGUF; None: mmproj*.gguf beside it, "": text only
     webgpu          WebGpu
     speculate       speculation: the same text, often sooner. True, or Speculation
@@ -62,10 +63,10 @@ class Model:
     """
 
     def __init__(
-        self, path: Path, *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: str = "auto",
-        batch: int = 0, ternary: str = "auto", head: str = "auto", precise: bool = False, thinking: str = "auto",
-        chat_template: Optional[str] = None, pooling: str = "none", vocab_only: bool = False,
-        cpu_features: Optional[str] = None, loras: Sequence[LoraOption] = (), webgpu: Optional[WebGpu] = None,
+        self, path: Path, *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: Kv = "auto",
+        batch: int = 0, ternary: Ternary = "auto", head: Head = "auto", precise: bool = False, thinking: Thinking = "auto",
+        chat_template: Optional[str] = None, pooling: Pooling = "none", vocab_only: bool = False,
+        cpu_features: Optional[str] = None, loras: LorasOption = (), webgpu: Optional[WebGpu] = None,
         speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
         on_progress: Optional[OnProgress] = None, mmproj: Optional[Path] = None,
     ) -> None:
@@ -123,7 +124,7 @@ class Model:
                 self._n_context = session.context
         return self._n_context
 
-    def graph(self, name: Optional[str] = None, form: str = "text") -> str:
+    def graph(self, name: Optional[str] = None, form: Literal["text", "json", "dot"] = "text") -> str:
         """A graph of the model (None: all) after each pass: as "text", "json" or "dot"."""
         return self._report(lib.tern_graph_report, name, form)
 
@@ -141,7 +142,7 @@ class Model:
         with self._handle as model:
             return _with_room(len(raw) + 16, lambda ids: lib.tern_tokenize(model, raw, len(raw), flags, ids))
 
-    def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
+    def detokenize(self, ids: Ids, *, special: bool = False) -> str:
         """The text of ids. special: include the names of control tokens."""
         array = ids_array(ids)
         given = c.tern_ids(array, len(array), len(array))
@@ -230,12 +231,18 @@ class Model:
         ids, dropped, images = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
         return self._answer(ids, options, dropped, images)
 
+    def _params(self, options: Mapping[str, Any]) -> c.tern_generate_params:
+        grammar = options.get("grammar")
+        if isinstance(grammar, Mapping):
+            options = dict(options, grammar=Grammar(self, **grammar_arguments(grammar)))
+        return generate_params(options)
+
     def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, images: Optional[MessageImages] = None) -> Answer:
-        job = Job(ids, generate_params(options))
+        job = Job(ids, self._params(options))
         self._engine.submit(job)
         return Answer(self._engine, job, (self, images), dropped)
 
-    def session(self, *, context: Optional[int] = None, kv: Optional[str] = None, shift: bool = False, keep: int = 0,
+    def session(self, *, context: Optional[int] = None, kv: Optional[Kv] = None, shift: bool = False, keep: int = 0,
                 speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:
         """A timeline that you control yourself. Options left out are the model's.
 
@@ -265,7 +272,7 @@ class Model:
                 decoded(info.default_prompt) if info.default_prompt else None)
 
     def embed(self, texts: Union[str, Sequence[Tokens]], *, prompt: Optional[str] = None, prefix: Optional[str] = None,
-              max_length: int = 0, dimensions: int = 0, step: int = 0, kv: str = "auto",
+              max_length: int = 0, dimensions: int = 0, step: int = 0, kv: Kv = "auto",
               on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
         """float32 [n, dimensions] for texts (or their tokens), [dimensions] for one text.
 
@@ -288,7 +295,7 @@ class Model:
         return out[0] if alone else out  # type: ignore[no-any-return]
 
     def rerank(self, query: str, documents: Sequence[str], *, instruction: Optional[str] = None, max_length: int = 0,
-               step: int = 0, kv: str = "auto", on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
+               step: int = 0, kv: Kv = "auto", on_progress: Optional[OnProgress] = None) -> "numpy.ndarray[Any, Any]":
         """float32 [n]: how well documents answer a query. instruction: for a decoder, what counts as an answer."""
         np = numpy_for("Model.rerank")
         array, raw = embed_texts(documents), raw_text("the query", query)
@@ -327,7 +334,7 @@ class Model:
         """
         (given, alone), callbacks = listed(images), Callbacks()
         with Images(given, as_stored) as read:
-            n_hits = min(top, self.media.n_labels) or top
+            n_hits = min(whole("top", top), self.media.n_labels) or top
             hits = (c.tern_classify_hit * max(read.n * n_hits, 1))()
             params = c.tern_classify_params(n_hits=n_hits)
             params.on_progress = callbacks.progress(on_progress)
@@ -380,7 +387,7 @@ class Model:
 
     # ---- Speech ------------------------------------------------------------------------------------
 
-    def speak(self, text: Union[str, Sequence[int]], codec: "Model", *, voice: Optional[str] = None,
+    def speak(self, text: Tokens, codec: "Model", *, voice: Optional[str] = None,
               speaker: "Optional[numpy.ndarray[Any, Any]]" = None, temperature: float = 0, top_p: float = 0,
               repeat_penalty: float = 0, seed: int = 0, speed: float = 1, max_seconds: float = 0,
               on_samples: "Optional[Callable[[numpy.ndarray[Any, Any]], Any]]" = None,
@@ -395,7 +402,7 @@ class Model:
         callbacks, pieces = Callbacks(), []
         vector = None if speaker is None else np.ascontiguousarray(speaker, np.float32)
         params = c.tern_speak_params(voice=optional(voice), temperature=temperature, top_p=top_p, repeat_penalty=repeat_penalty,
-                                     seed=seed, speed=speed, seconds_max=max_seconds)
+                                     seed=whole("seed", seed, 0, 2**64 - 1), speed=speed, seconds_max=max_seconds)
         if vector is not None:
             params.speaker, params.n_speaker = pointer(vector, ctypes.c_float), vector.size
 
@@ -408,10 +415,10 @@ class Model:
 
         params.on_samples = type(params.on_samples)(callbacks.guarded(take))
         params.on_codes = type(params.on_codes)(callbacks.guarded(tell))
-        raw = text.encode() if isinstance(text, str) else None
+        raw = utf8(text) if isinstance(text, str) else None
         if not isinstance(text, str):
-            ids = np.ascontiguousarray(text, np.int32)
-            params.ids, params.n_ids = pointer(ids, ctypes.c_int32), ids.size
+            ids = ids_array(text)
+            params.ids, params.n_ids = ids, len(ids)
         with self._handle as model, codec._handle as other:
             callbacks.run(lib.tern_speak, model, other, raw, ctypes.byref(params), None)
         sound: "numpy.ndarray[Any, Any]" = np.concatenate([np.zeros(0, np.float32), *pieces])
@@ -420,7 +427,7 @@ class Model:
     def decode_codes(self, codes: Any) -> "numpy.ndarray[Any, Any]":
         """Decodes a codec's codes [frames, codes per frame] to sound: float32 at media.codec_rate."""
         np = numpy_for("Model.decode_codes")
-        given, stream = np.ascontiguousarray(codes, np.int32), ctypes.POINTER(c.tern_codec_stream)()
+        given, stream = int32_array("codes", np.asarray(codes)), ctypes.POINTER(c.tern_codec_stream)()
         samples, n = ctypes.POINTER(ctypes.c_float)(), ctypes.c_size_t()
         with self._handle as model:
             lib.tern_codec_open(ctypes.byref(stream), model)
@@ -436,7 +443,7 @@ class Model:
     # ---- Numbers ---------------------------------------------------------------------------------
 
     def compute(self, inputs: Mapping[str, Any], outputs: Optional[Sequence[str]] = None, *, graph: Optional[str] = None,
-                kv: str = "auto") -> "Dict[str, numpy.ndarray[Any, Any]]":
+                kv: Kv = "auto") -> "Dict[str, numpy.ndarray[Any, Any]]":
         """Runs one of the model's graphs (None: the main one) once, on a new sequence, on arrays by the names
         of its inputs. outputs: names of any of its values; None: the graph's own outputs. See graphs()."""
         if outputs is None:

@@ -3,17 +3,24 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import os
 from dataclasses import dataclass, fields
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union, TYPE_CHECKING
+from typing import Any, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union, TYPE_CHECKING
 
 from . import _c as c
-from ._library import Handle, Path, choice, encoded, ids_array, lib, optional, refuse, utf8
+from ._library import Handle, Ids, Path, choice, encoded, ids_array, lib, optional, refuse, utf8
 
 if TYPE_CHECKING:
     from ._chains import Chains
     from ._grammar import Grammar
     from ._model import Model
+
+Kv = Literal["auto", "f32", "f16", "q8_0"]
+Ternary = Literal["auto", "2bit", "1.6bit"]
+Head = Literal["auto", "file", "exact", "q8_0", "q6_k", "q4_0"]
+Thinking = Literal["auto", "on", "off"]
+Pooling = Literal["none", "mean", "last", "cls"]
 
 KV = (("auto", c.TERN_KV_AUTO), ("f32", c.TERN_KV_F32), ("f16", c.TERN_KV_F16), ("q8_0", c.TERN_KV_Q8_0))
 TERNARY = (("auto", c.TERN_TERNARY_AUTO), ("2bit", c.TERN_TERNARY_2BIT), ("1.6bit", c.TERN_TERNARY_1_6BIT))
@@ -64,13 +71,13 @@ class GenerateOptions(TypedDict, total=False):
     stop: Union[str, Sequence[str], None]  # strings that end the answer and are not part of it
     ignore_end: Optional[bool]  # go on after end tokens
     min_tokens: Optional[int]  # no end token and no stop before so many
-    stop_token_ids: Optional[Sequence[int]]  # tokens that end the answer, as end tokens do
-    allowed_token_ids: Optional[Sequence[int]]  # no others are chosen
+    stop_token_ids: Optional[Ids]  # tokens that end the answer, as end tokens do
+    allowed_token_ids: Optional[Ids]  # no others are chosen
     bad_words: Optional[Sequence[str]]  # texts that are not written
     logprobs: Optional[bool]  # log-probability of each token: Answer.logprobs
     top_logprobs: Optional[int]  # 0 to 20, with logprobs: how many of the most likely tokens to add
     with_special: Optional[bool]  # include the names of control tokens in the text: for Model.take_apart()
-    grammar: Optional["Grammar"]  # constrains the answer
+    grammar: Union["Grammar", Mapping[str, Any], None]  # constrains the answer; a dict is a JSON Schema
     logit_bias: Optional[Mapping[int, float]]  # added to tokens' logits; -math.inf excludes one
 
 
@@ -110,15 +117,19 @@ class WebGpu:
 
 SpeculateOption = Union[bool, Speculation]
 LoraOption = Union[Lora, Path, Tuple[Path, float]]
+LorasOption = Union[LoraOption, Sequence[LoraOption]]  # one, or several
 
 INT_MAX = 2**31 - 1
 
 
 def whole(name: str, value: Any, least: int = 0, most: int = INT_MAX) -> int:
     """An integer within bounds. ctypes would silently keep the low bits of a larger one."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = operator.index(value)
+    except TypeError:  # of an array, too
+        number = None
+    if number is None or isinstance(value, bool):
         refuse("%s must be a whole number, not %r" % (name, value))
-    number = int(value.__index__())
     if not least <= number <= most:
         refuse("%s must be from %d to %d, not %d" % (name, least, most, number))
     return number
@@ -171,7 +182,7 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
     if "grammar" in given:
         handle = getattr(given["grammar"], "_handle", None)
         if not isinstance(handle, Handle):
-            refuse("grammar must be a tern.Grammar, not %r" % type(given["grammar"]).__name__)
+            refuse("grammar must be a tern.Grammar or a dict, not %r" % type(given["grammar"]).__name__)
         with handle as grammar:
             params.grammar = grammar
         setattr(params, "uses", (handle,))  # kept until the answer is over
@@ -188,8 +199,8 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
     params.biases, params.n_biases = (c.tern_logit_bias * len(biases))(*biases), len(biases)
     params.min_tokens = whole("min_tokens", given.get("min_tokens", 0))
     for name, count in (("stop_token_ids", "n_stop_token_ids"), ("allowed_token_ids", "n_allowed_token_ids")):
-        ids = given.get(name, ())
-        setattr(params, name, ids_array(ids))
+        ids = ids_array(given.get(name, ()))
+        setattr(params, name, ids)
         setattr(params, count, len(ids))
     for name, count in (("bad_words", "n_bad_words"), ("dry_sequence_breakers", "n_dry_sequence_breakers")):
         if name in given:
@@ -226,9 +237,12 @@ def messages_array(messages: Union[str, Sequence[Mapping[str, Any]]]) -> Any:
 # ---- Models and sessions -------------------------------------------------------------------------
 
 
-def loras_array(loras: Sequence[LoraOption]) -> Any:
-    if isinstance(loras, (str, bytes, os.PathLike, Lora)):
-        refuse("loras is a list of adapters: [%r]" % (loras,))
+def loras_array(loras: LorasOption) -> Any:
+    if isinstance(loras, (str, bytes, os.PathLike, Lora)) or (
+            isinstance(loras, tuple) and len(loras) == 2 and isinstance(loras[1], (int, float))):
+        loras = [loras]  # type: ignore[list-item]  # a pair of a path and a scale
+    if not isinstance(loras, (list, tuple)):
+        refuse("loras must be an adapter or a list of them, not %r" % type(loras).__name__)
     array = (c.tern_lora * len(loras))()
     for i, each in enumerate(loras):
         lora = each if isinstance(each, Lora) else Lora(*each) if isinstance(each, tuple) else Lora(each)
@@ -246,7 +260,7 @@ def webgpu_desc(webgpu: Optional[WebGpu]) -> c.tern_webgpu_desc:
     return desc
 
 
-def session_desc(context: Optional[int], kv: str, shift: bool, keep: int, speculate: SpeculateOption,
+def session_desc(context: Optional[int], kv: Kv, shift: bool, keep: int, speculate: SpeculateOption,
                  profile: bool = False) -> Tuple[c.tern_session_desc, List[Handle]]:
     """A tern_session_desc, and what its session needs as long as it lives."""
     desc = c.tern_session_desc(n_context=whole("context", context or 0), kv_type=choice("kv", kv, KV),
@@ -266,7 +280,7 @@ def session_desc(context: Optional[int], kv: str, shift: bool, keep: int, specul
     return desc, needs
 
 
-def embed_texts(texts: Sequence[Union[str, Sequence[int]]]) -> Any:
+def embed_texts(texts: Iterable[Union[str, Ids]]) -> Any:
     """tern_embed_text[n], from texts and from ids."""
     if not isinstance(texts, (list, tuple)):
         texts = list(texts)
@@ -282,7 +296,7 @@ def embed_texts(texts: Sequence[Union[str, Sequence[int]]]) -> Any:
 
 
 def embed_params(prompt: Optional[str] = None, prefix: Optional[str] = None, max_length: int = 0, dimensions: int = 0,
-                 step: int = 0, kv: str = "auto") -> c.tern_embed_params:
+                 step: int = 0, kv: Kv = "auto") -> c.tern_embed_params:
     return c.tern_embed_params(
         prompt=optional(prompt), prefix=optional(prefix), max_length=whole("max_length", max_length),
         n_dims=whole("dimensions", dimensions), n_step=whole("step", step), kv_type=choice("kv", kv, KV))

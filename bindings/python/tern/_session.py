@@ -10,8 +10,8 @@ from . import _c as c
 from ._answer import Answer
 from ._arrays import numpy_for, pointer
 from ._engine import Job
-from ._library import Callbacks, Handle, ids_array, lib, refuse
-from ._options import KV, GenerateOptions, generate_params, whole
+from ._library import Callbacks, Handle, Ids, ids_array, lib, refuse
+from ._options import KV, GenerateOptions, Kv, whole
 from ._results import ProfileRow
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Session:
 
     # ---- Text ------------------------------------------------------------------------------------
 
-    def generate(self, prompt: Union[str, Sequence[int]], **options: "Unpack[GenerateOptions]") -> Answer:
+    def generate(self, prompt: Union[str, Ids], **options: "Unpack[GenerateOptions]") -> Answer:
         """Continues a text or tokens; see Model.generate."""
         return self._answer(self.model._ids(prompt), options, 0)
 
@@ -59,7 +59,7 @@ class Session:
         return self._answer(ids, options, dropped, images)
 
     def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, images: object = None) -> Answer:
-        job = Job(ids, generate_params(options), self._handle)
+        job = Job(ids, self.model._params(options), self._handle)
         with self._lock:
             if self._free().closed:
                 refuse("the session is closed", "closed")
@@ -69,7 +69,7 @@ class Session:
 
     # ---- Tokens and scores -----------------------------------------------------------------------
 
-    def sync(self, ids: Sequence[int]) -> int:
+    def sync(self, ids: Ids) -> int:
         """Makes the timeline equal to ids: keeps the common prefix and computes the rest. Returns the length of
         the reused prefix."""
         reused = ctypes.c_size_t()
@@ -78,7 +78,7 @@ class Session:
             Callbacks().run(lib.tern_session_sync, session, array, len(array), ctypes.byref(reused))
         return reused.value
 
-    def logits(self, ids: Sequence[int]) -> "numpy.ndarray[Any, Any]":
+    def logits(self, ids: Ids) -> "numpy.ndarray[Any, Any]":
         """Appends ids to the timeline. float32 [len(ids), n_vocab]: the logits of the token after each."""
         np = numpy_for("Session.logits")
         array = ids_array(ids)
@@ -87,7 +87,7 @@ class Session:
             Callbacks().run(lib.tern_session_logits, session, array, len(array), pointer(out, ctypes.c_float))
         return out
 
-    def logprobs(self, ids: Sequence[int], targets: Sequence[int]) -> \
+    def logprobs(self, ids: Ids, targets: Ids) -> \
             "Tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]":
         """Appends ids to the timeline and scores what follows: float64 [n] of ln p(targets[i]) after ids[i],
         and int32 [n] of the most likely tokens there. A target below 0 is not computed: 0 and -1."""

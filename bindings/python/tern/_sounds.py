@@ -8,6 +8,7 @@ from typing import Any, Callable, List, Optional, Union
 
 from . import _c as c
 from ._library import Callbacks, Handle, Path, decoded, encoded, lib, refuse
+from ._options import whole
 
 # A file, a file's bytes, or samples: a one-dimensional array of float32, -1 to 1, at the model's rate.
 Sound = Union[Path, bytes, Any]
@@ -46,7 +47,7 @@ class Read:
 
     def __init__(self, sound: Sound, rate: int = 0, max_seconds: float = 0) -> None:
         self.sound = c.tern_sound()
-        out, desc = ctypes.byref(self.sound), c.tern_sound_desc(rate=rate, seconds_max=max_seconds)
+        out, desc = ctypes.byref(self.sound), c.tern_sound_desc(rate=whole("rate", rate), seconds_max=max_seconds)
         if isinstance(sound, (str, os.PathLike)):
             lib.tern_sound_open(out, encoded(sound), ctypes.byref(desc))
         elif isinstance(sound, (bytes, bytearray)):

@@ -7,13 +7,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import _c as c
 from ._chains import Chains
-from ._library import Callbacks, Handle, Path, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8
+from ._library import Callbacks, Handle, Ids, Path, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8
 from ._model import Model, OnProgress
-from ._options import LoraOption, Message, WebGpu, loras_array, real, webgpu_desc, whole
+from ._options import LorasOption, Message, WebGpu, loras_array, real, webgpu_desc, whole
 from ._results import Heap, ImatrixStats, MachineLimits, MineStats
 
 
-def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "auto", loras: Sequence[LoraOption] = (),
+def convert(source: Path, out: Path, *, type: str = "auto", head_type: str = "auto", loras: LorasOption = (),
             force_ternary: bool = False, imatrix: Optional[Path] = None, split_bytes: int = 0, arch: Optional[str] = None,
             group_size: int = 0, mmproj: Optional[Path] = None, threads: int = 0, on_note: Optional[Callable[[str], None]] = None,
             on_progress: Optional[OnProgress] = None) -> None:
@@ -55,7 +55,7 @@ def inspect(path: Path, *, tensors: bool = False, histogram: bool = False) -> Di
     return dict(json.loads(text_of(lib.tern_inspect, encoded(path), ctypes.byref(desc))))
 
 
-def imatrix(model: Model, text: str, out: Path, *, ids: Optional[Sequence[int]] = None, window: int = 0, limit: int = 0,
+def imatrix(model: Model, text: str, out: Path, *, ids: Optional[Ids] = None, window: int = 0, limit: int = 0,
             dataset: Optional[str] = None, on_progress: Optional[OnProgress] = None) -> ImatrixStats:
     """Measures which weight columns matter for a text (or ids in its place): a file for convert().
 
@@ -65,7 +65,8 @@ def imatrix(model: Model, text: str, out: Path, *, ids: Optional[Sequence[int]] 
     desc = c.tern_imatrix_desc(text=raw, n_bytes=len(raw), window=whole("window", window), n_windows=whole("limit", limit), dataset=optional(dataset),
                                on_progress=callbacks.progress(on_progress))
     if ids is not None:
-        desc.ids, desc.n_ids = ids_array(ids), len(ids)
+        array = ids_array(ids)
+        desc.ids, desc.n_ids = array, len(array)
     with model._handle as pointer:
         callbacks.run(lib.tern_imatrix, pointer, encoded(out), ctypes.byref(desc), ctypes.byref(stats))
     return from_struct(ImatrixStats, stats)

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 from . import _c as c
 from ._library import Callbacks, Path, choice as number_of, encoded, from_struct, lib, optional, refuse, text_of, utf8
 from ._model import Model, OnProgress
-from ._options import whole
+from ._options import Kv, whole
 from ._results import ChoiceResult, Perplexity
 
 __all__ = ["perplexity", "choice", "paper", "tasks", "find_file"]
@@ -20,7 +20,7 @@ CONVENTIONS = (("llama.cpp", c.TERN_PERPLEXITY_LLAMA_CPP), ("transformers", c.TE
 
 
 def perplexity(model: Model, text: str, *, convention: str = "llama.cpp", window: int = 0, stride: int = 0,
-               limit: int = 0, context: Optional[int] = None, kv: str = "f32",
+               limit: int = 0, context: Optional[int] = None, kv: Kv = "f32",
                on_progress: Optional[OnProgress] = None) -> Perplexity:
     """How well a model predicts a text.
 
@@ -40,7 +40,7 @@ def perplexity(model: Model, text: str, *, convention: str = "llama.cpp", window
 
 
 def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: Optional[Path] = None, limit: int = 0,
-           results: Optional[Path] = None, context: Optional[int] = None, kv: str = "auto",
+           results: Optional[Path] = None, context: Optional[int] = None, kv: Kv = "auto",
            on_progress: Optional[OnProgress] = None) -> ChoiceResult:
     """Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
 

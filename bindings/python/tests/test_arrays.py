@@ -152,6 +152,11 @@ class Vectors(unittest.TestCase):
                 model.speak(want["text"], codec, speaker=[1, 2])
             with self.assertRaisesRegex(tern.TernError, "code 1 is 12"):
                 codec.decode_codes([[0, 12, 0, 0]])
+            for call in (lambda: codec.decode_codes([[0, 2**32, 0, 0]]), lambda: codec.decode_codes([[0.5, 0, 0, 0]]),
+                         lambda: model.speak(np.array([2**32 + 1]), codec), lambda: model.speak("x", codec, seed=2**64 + 1)):
+                with self.assertRaises(tern.TernError) as caught:  # seen to fail: the low bits were taken
+                    call()
+                self.assertEqual(caught.exception.code, "argument")
 
     def test_sounds_are_written_down(self):
         want = golden("moonshine")

@@ -77,6 +77,11 @@ class Stores(unittest.TestCase):
                 self.assertEqual(other.stats.n_records, 0)
                 with self.assertRaisesRegex(tern.TernError, "needs a record"):
                     other.forget()
+                other.add("three")
+                for wrong in (2**64 + 1, 2**64 + 3, -1, True):  # seen to fail: another record was deleted
+                    for call in (lambda: other.forget(wrong), lambda: other[wrong]):
+                        with self.assertRaisesRegex(tern.TernError, "a record"):
+                            call()
         with self.assertRaises(tern.TernError):
             store.recall("x")
         with self.assertRaises(tern.TernError):

@@ -37,6 +37,7 @@ LEFT_OUT = {
     "tern_model_open_poll": "for event loops",
     "tern_opening_close": "for event loops",
     **{"tern_embed_" + name: "for event loops; tern_embed waits" for name in "begin poll close".split()},
+    **{"tern_image_encoder_" + name: "for event loops; an image is encoded in a call" for name in "open poll close".split()},
     "tern_generate": "the group's steps do the same, and many at once",
     "tern_generate_ids": "the group's steps do the same, and many at once",
     "tern_session_cuts_freely": "for caches of prefixes; a fork is right in any case",

@@ -1,4 +1,7 @@
 """Models, tokens and answers. What an answer must be is what the command line says with the same options."""
+import array
+import errno
+import importlib.util
 import json
 import math
 import os
@@ -39,8 +42,8 @@ class Text(WithModel):
 
     def test_a_thing_of_another_kind_is_refused_by_name(self):
         """Seen to fail: a text was taken for the list of its characters, and others ended in an AttributeError."""
-        for call, word in ((lambda: tern.Model(STORIES, loras="adapter.gguf"), "loras"),
-                           (lambda: self.model.generate("x", grammar={"type": "integer"}), "grammar"),
+        for call, word in ((lambda: tern.Model(STORIES, loras=5), "loras"),
+                           (lambda: self.model.generate("x", grammar="integer"), "grammar"),
                            (lambda: self.model.generate(None), "token ids"),
                            (lambda: self.model.generate(b"x"), "token ids"),
                            (lambda: self.model.chat({"role": "user", "content": "x"}), "messages"),
@@ -52,6 +55,24 @@ class Text(WithModel):
                 call()
             self.assertEqual(caught.exception.code, "argument")
             self.assertIn(word, str(caught.exception))
+
+    def test_arrays_are_token_ids(self):
+        """Seen to fail: stop_token_ids of an array, and a table of numbers ended in NumPy's TypeError."""
+        ids = self.model.tokenize(PROMPT)
+        want = self.model.generate(ids, temperature=0, max_tokens=9)
+        kinds = [tuple, lambda ids: array.array("q", ids), iter]
+        if importlib.util.find_spec("numpy"):
+            import numpy
+            kinds += [numpy.array, lambda ids: numpy.array(ids, numpy.uint16)]
+            with self.assertRaisesRegex(tern.TernError, "token id"):
+                self.model.generate(numpy.array([ids]))
+            with self.assertRaisesRegex(tern.TernError, "max_tokens"):
+                self.model.generate(ids, max_tokens=numpy.array([3, 4]))
+        for kind in kinds:
+            self.assertEqual(self.model.generate(kind(ids), temperature=0, max_tokens=9).text, want.text)
+            self.assertEqual(self.model.detokenize(kind(ids)), self.model.detokenize(ids))
+            stopped = self.model.generate(kind(ids), temperature=0, max_tokens=9, stop_token_ids=kind(want.ids[3:4]))
+            self.assertEqual((stopped.reason, stopped.ids), ("end", want.ids[:3]))
 
     def say(self, *args):
         return json.loads(command("run", STORIES, "-t", "1", "--json", *args))
@@ -111,6 +132,19 @@ class Text(WithModel):
         for options in ({}, {"json": True, "regex": "a"}, {"regex": "("}, {"schema": {"uniqueItems": True}}):
             with self.assertRaises(tern.TernError):
                 tern.Grammar(self.model, **options)
+
+    def test_a_dict_is_a_grammar(self):
+        """Seen to fail: a dict was refused."""
+        schema = {"type": "object", "properties": {"age": {"enum": [3, 4]}}, "required": ["age"], "additionalProperties": False}
+        grammar = tern.Grammar(self.model, schema=schema)
+        want = self.model.generate(PROMPT, seed=2, max_tokens=80, grammar=grammar).text
+        with self.model.session() as session:
+            for where in (self.model, session):
+                answer = where.generate(PROMPT, seed=2, max_tokens=80, grammar=schema)
+                self.assertEqual((answer.text, answer.reason), (want, "end"))
+        self.assertIn(self.model.generate(PROMPT, grammar={"choices": ["yes", "no"]}).text, ("yes", "no"))
+        with self.assertRaisesRegex(tern.TernError, "unknown type"):
+            self.model.generate(PROMPT, grammar={"type": "nonsense"})
 
     def test_chat_says_what_tern_run_says(self):
         told = self.say("--chat", "-p", CHAT[0]["content"], "--seed", "3", "-n", "50")
@@ -232,6 +266,35 @@ class Text(WithModel):
 
 
 class Opening(unittest.TestCase):
+    def test_errors_are_pythons_too(self):
+        """Seen to fail: `except FileNotFoundError` did not catch them."""
+        def error_of(call):
+            with self.assertRaises(tern.TernError) as caught:
+                call()
+            return caught.exception
+        with tempfile.TemporaryDirectory() as folder, tern.Model(STORIES) as model:
+            junk = os.path.join(folder, "junk.gguf")
+            with open(junk, "w") as file:
+                file.write("no model")
+            closed = model.session()
+            closed.close()
+            missing = error_of(lambda: tern.Model(os.path.join(folder, "none.gguf")))
+            for error, code, kind in (
+                    (missing, "io", FileNotFoundError),
+                    (error_of(lambda: tern.inspect(os.path.join(folder, "none.gguf"))), "io", FileNotFoundError),
+                    (error_of(lambda: tern.Model(os.path.join(junk, "below"))), "io", OSError),
+                    (error_of(lambda: tern.save_chat(os.path.join(folder, "no/folder.md"), CHAT)), "io", OSError),
+                    (error_of(lambda: tern.Model(junk)), "format", ValueError),
+                    (error_of(lambda: model.generate("x", top_k=-1)), "argument", ValueError),
+                    (error_of(lambda: model.chat("cat " * 3000)), "context", ValueError),
+                    (error_of(lambda: closed.n_tokens), "closed", ValueError),
+                    (error_of(lambda: model._handle and tern._library.refuse("x", "memory")), "memory", MemoryError)):
+                self.assertEqual(error.code, code, error)
+                self.assertIsInstance(error, kind, error)
+                copy = pickle.loads(pickle.dumps(error))
+                self.assertEqual((type(copy), copy.code, str(copy)), (type(error), code, str(error)))
+        self.assertEqual((missing.errno, str(missing).count("none.gguf")), (errno.ENOENT, 1))
+
     def test_errors_are_one_line(self):
         with self.assertRaises(tern.TernError) as caught:
             tern.Model("/no/such/model.gguf")
