@@ -219,6 +219,77 @@ def test_fields_come_back_from_responses(s):
     check(model["created_at"].startswith("20") and model["created_at"].endswith("Z"), model)
 
 
+def test_prompts_without_an_answer(s):
+    # Seen to fail with one token generated; with 0 refused.
+    status, got = s.post("/completion", {"prompt": "Once upon", "n_predict": 0, "n_probs": 2, "return_tokens": True})
+    check(status == 200 and (got["content"], got["tokens"], got["tokens_predicted"], got["stop_type"]) == ("", [], 0, "limit"), got)
+    check(got["timings"]["predicted_n"] == 0 and got["timings"]["cache_n"] + got["timings"]["prompt_n"] == got["tokens_evaluated"] > 0, got)
+    check(s.post("/completion", {"prompt": "Once upon", "max_tokens": 0})[1]["tokens_predicted"] == 0)
+    long = "Once upon a time there was a little girl. " * 12
+    s.post("/completion", {"prompt": long, "n_predict": 0})
+    again = s.post("/completion", {"prompt": long, "n_predict": 1})[1]
+    check(again["timings"]["cache_n"] > 0, "the prompt is kept", again)
+    events = s.stream("/completion", {"prompt": "Once upon", "n_predict": 0})
+    check("".join(e["content"] for e in events) == "" and events[-1]["stop"], events)
+    for more, text in (({"echo": True}, "Once upon"), ({}, ""), ({"echo": True, "n": 2}, "Once upon")):
+        status, got = s.post("/v1/completions", dict({"prompt": "Once upon", "max_tokens": 0}, **more))
+        check(status == 200 and {c["text"] for c in got["choices"]} == {text} and got["usage"]["completion_tokens"] == 0, more, got)
+        check(got["choices"][0]["finish_reason"] == "length" and got["choices"][0]["logprobs"] is None, got)
+    chunks = s.stream("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 0, "echo": True})
+    check("".join(c["choices"][0]["text"] for c in chunks) == "ab", chunks)
+    for path, name in (("/v1/completions", "max_tokens"), ("/completion", "n_predict")):
+        check(s.post(path, {"prompt": "a", name: -3})[0] == 400, path)
+
+
+def test_likelihoods_of_prompts(s):
+    # As evaluation harnesses ask for them: by text or ids, several at once. What a prompt's tokens are worth must be what they
+    # were worth when they were generated. Seen to fail with 400; with scores a token late; with offsets from the answer's start.
+    ask = {"prompt": "Once upon a", "max_tokens": 8, "temperature": 0, "logprobs": 3}
+    made = s.post("/v1/completions", ask)[1]["choices"][0]
+    ids = s.post("/tokenize", {"content": "Once upon a" + made["text"], "add_special": True})[1]["tokens"]
+    n = s.post("/v1/completions", dict(ask, max_tokens=0))[1]["usage"]["prompt_tokens"]
+    for max_tokens in (0, 1):
+        for prompt in (ids, "Once upon a" + made["text"]):
+            status, got = s.post("/v1/completions", dict(ask, prompt=prompt, echo=True, max_tokens=max_tokens))
+            check(status == 200, got)
+            choice = got["choices"][0]
+            told = choice["logprobs"]
+            check({len(v) for v in told.values()} == {len(ids) + max_tokens} and choice["text"].startswith("Once upon a" + made["text"]), told)
+            check(told["token_logprobs"][0] is None and told["top_logprobs"][0] is None and None not in told["token_logprobs"][1:], told)
+            check(told["tokens"][n:len(ids)] == made["logprobs"]["tokens"], told["tokens"], made)
+            near = lambda a, b: abs(a - b) < 1e-3
+            check(all(map(near, told["token_logprobs"][n:len(ids)], made["logprobs"]["token_logprobs"])), told, made)
+            check([list(t) for t in told["top_logprobs"][n:len(ids)]] == [list(t) for t in made["logprobs"]["top_logprobs"]], told, made)
+            where = [t + len("Once upon a") for t in made["logprobs"]["text_offset"]]
+            check(told["text_offset"][n:len(ids)] == where or prompt is ids, told["text_offset"], where)
+            check(got["usage"]["completion_tokens"] == max_tokens, got["usage"])
+    two = s.post("/v1/completions", dict(ask, prompt=[ids, ids[:4]], echo=True, max_tokens=0, n=2))[1]["choices"]
+    check([len(c["logprobs"]["tokens"]) for c in two] == [len(ids)] * 2 + [4] * 2 and two[0]["logprobs"] == dict(told, **{k: v[:len(ids)] for k, v in two[1]["logprobs"].items()}), two)
+    pieces = [c["choices"][0]["logprobs"] for c in s.stream("/v1/completions", dict(ask, echo=True)) if c["choices"]]
+    whole = s.post("/v1/completions", dict(ask, echo=True))[1]["choices"][0]["logprobs"]
+    for name in whole:
+        check([v for p in pieces if p for v in p[name]] == whole[name], name, pieces)
+    zero = s.post("/v1/completions", dict(ask, echo=True, logprobs=0, max_tokens=0))[1]["choices"][0]["logprobs"]
+    check(len(zero["tokens"]) == n and zero["top_logprobs"][1] == {}, zero)
+
+
+def test_the_best_of_several(s):
+    # Seen to fail with 400; with the worst; with likelihoods that nobody asked for.
+    ask = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 1.2, "seed": 5}
+    all_of = s.post("/v1/completions", dict(ask, n=6, logprobs=0))[1]
+    mean = lambda c: sum(c["logprobs"]["token_logprobs"]) / len(c["logprobs"]["token_logprobs"])
+    order = sorted(all_of["choices"], key=mean, reverse=True)
+    status, got = s.post("/v1/completions", dict(ask, n=2, best_of=6))
+    check(status == 200 and {c["text"] for c in got["choices"]} == {c["text"] for c in order[:2]}, got, order)
+    check(sorted(c["index"] for c in got["choices"]) == [0, 1] and {c["index"]: c["text"] for c in got["choices"]}[0] == order[0]["text"], got)
+    check(all(c["logprobs"] is None for c in got["choices"]) and got["usage"]["completion_tokens"] == all_of["usage"]["completion_tokens"], got)
+    got = s.post("/v1/completions", dict(ask, prompt=["a", "b"], best_of=3, logprobs=1))[1]["choices"]
+    check([c["index"] for c in got] == [0, 1] and all(c["logprobs"]["tokens"] for c in got), got)
+    for more in ({"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}, {"best_of": 0}, {"best_of": 129}):
+        status, got = s.post("/v1/completions", dict(ask, **more))
+        check(status == 400 and got["error"]["param"] == "best_of", more, got)
+
+
 def test_slashes_too_many(s):
     # As a base URL that ends with one makes them. Seen to fail with paths taken to the letter.
     for path in ("/v1/chat/completions/", "//v1//chat/completions", "/v1/chat/completions//", "/v1/messages/count_tokens/", "/api/show/", "/tokenize/"):
@@ -237,7 +308,7 @@ def main():
     stories = Server()
     n = serve_test.run_tests((test_instructions_within_an_anthropic_conversation, test_refusals_are_what_was_said,
                               test_context_of_ollama_goes_round, test_temperatures_below_zero, test_fields_come_back_from_responses,
-                              test_slashes_too_many), stories)
+                              test_prompts_without_an_answer, test_likelihoods_of_prompts, test_the_best_of_several, test_slashes_too_many), stories)
     n += serve_test.run_tests((test_tools_of_other_types_in_responses, test_allowed_tools,
                                test_tools_of_servers_in_anthropic))
     stories.stop()

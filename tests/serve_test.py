@@ -350,7 +350,7 @@ def test_wrong_requests_are_refused_by_name(s):
         (chat, {"messages": [{"role": "user", "content": "a\0b"}]}, 400, "messages.content"),
         (chat, {"messages": [{"role": "user", "content": "word " * 2000}]}, 400, "messages"),
         ("/v1/completions", {"prompt": [1, -1]}, 400, "prompt"), ("/v1/completions", {"prompt": []}, 400, "prompt"),
-        ("/v1/completions", {"prompt": "a", "best_of": 2}, 400, "best_of"),
+        ("/v1/completions", {"prompt": "a", "n": 3, "best_of": 2}, 400, "best_of"),
     ]:
         got, answer = s.post(path, body)
         check((got, answer["error"]["param"]) == (status, param), path, body, got, answer)

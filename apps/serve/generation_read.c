@@ -232,7 +232,7 @@ void generation_add_prompt(request *req, int32_t *ids, size_t n, const char *par
         return;
     }
     a->prompts = grown;
-    a->prompts[a->n_prompts++] = (generation_prompt){ids, n};
+    a->prompts[a->n_prompts++] = (generation_prompt){.ids = ids, .n_ids = n};
 }
 
 void generation_add_given(request *req, int32_t *ids, size_t n, const char *param, api_error *e) {

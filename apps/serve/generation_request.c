@@ -64,7 +64,10 @@ static void free_choice(choice *c) {
 void generation_free(generation *a) {
     if (!a) return;
     for (size_t i = 0; i < a->n_choices; i++) free_choice(&a->choices[i]);
-    for (size_t i = 0; i < a->n_prompts; i++) tern_free(a->prompts[i].ids);
+    for (size_t i = 0; i < a->n_prompts; i++) {
+        tern_free(a->prompts[i].ids);
+        tern_free(a->prompts[i].scores);
+    }
     for (size_t i = 0; i < a->params.n_stops; i++) tern_free(a->stops[i]);
     for (size_t i = 0; a->jobs && i < a->n_choices; i++) job_free(a->jobs[i]);
     tern_free(a->jobs);
@@ -161,6 +164,9 @@ static void send_end(request *req) {
 static void finish_answer(request *req) {
     const generation *a = req->generation;
     size_t n = req->n_body;
+    for (size_t i = 0; i < a->n_prompts; i++)
+        if (a->prompts[i].scores)
+            n += LOGPROB_BYTES * a->prompts[i].n_ids * (1 + (size_t)a->params.n_top_logprobs);
     for (size_t i = 0; i < a->n_choices && !a->stream; i++)
         n += a->choices[i].text.len + LOGPROB_BYTES * a->choices[i].n_ids * a->choices[i].n_each;
     if (n > SHORT_BYTES)
@@ -173,6 +179,11 @@ static void end_choice(request *req, choice *c, const job *j) {
     generation *a = req->generation;
     c->job = NULL;
     c->stats = j->stats;
+    if (a->only_reads) {
+        c->stats.n_generated = 0;
+        c->stats.generate_seconds = 0;
+        c->stats.reason = TERN_STOP_LENGTH;
+    }
     if (j->error.status != TERN_OK) {
         api_error e = {0};
         api_fail_status(&e, &j->error, NULL);
@@ -190,6 +201,11 @@ static void on_event(void *user, const job_event *e) {
     choice *c = user;
     request *req = c->request;
     generation *a = req->generation;
+    job_event silent;
+    if (a->only_reads) {
+        silent = (job_event){.job = e->job, .kind = e->kind, .text = ""};
+        e = &silent;
+    }
     const size_t n_text = c->text.len;
     text_delta d = {NULL, 0, c->n_ids, e->n_tokens};
     if (a->has_failed || req->is_over) {
@@ -245,6 +261,10 @@ static bool open_answer(request *req, choice *c) {
 static bool make_jobs(request *req, job **jobs) {
     generation *a = req->generation;
     a->params.sampling = &a->sampling;
+    if (a->only_reads) { // the engine's least is one token, which nobody sees
+        a->params.max_tokens = 1;
+        a->params.min_tokens = 0;
+    }
     a->params.stops = (const char *const *)a->stops;
     a->params.biases = a->biases;
     a->params.stop_token_ids = a->stop_ids;

@@ -14,12 +14,15 @@
 typedef struct sent_tokens {
     size_t n, n_bytes;      // tokens, and bytes of their pieces
     size_t n_chars, offset; // characters that began in these; the last token's place among them
+    bool has_prompt;        // the prompt's have been, too
 } sent_tokens;
 
 typedef struct choice { // one answer
     request *request;
     int index;
-    job *job; // NULL: it is over
+    double mean; // logprob of its tokens; this and its rank among the answers to its prompt are
+    int rank;    // for "best_of"
+    job *job;    // NULL: it is over
     blocks blocks;
     tern_strbuf text; // of its text blocks
     int32_t *ids;     // [n_ids] its tokens
@@ -56,6 +59,7 @@ typedef struct generation_writer {
 typedef struct generation_prompt {
     int32_t *ids;
     size_t n_ids;
+    tern_token_logprob *scores; // [n_ids, 1 + params.n_top_logprobs], or NULL (prompt_scores.h)
 } generation_prompt;
 
 struct generation {
@@ -72,7 +76,10 @@ struct generation {
     generation_prompt before; // tokens that prompts continue
     generation_prompt *prompts;
     size_t n_prompts;
-    int n; // choices for each prompt
+    int n;             // choices for each prompt
+    int n_best;        // how many of these are sent, the most likely ones; 0: all
+    bool hides_scores; // the likelihoods are for that choice alone
+    bool only_reads;   // computes the prompt, and generates nothing
     bool stream;
     char *model;                              // as the client named it
     bool with_usage, is_chat, with_ids, echo; // each of one interface

@@ -236,7 +236,8 @@ void llama_completion(request *req) {
     generation_read_sampling(req, &f, 100);
     int64_t n = field_int(&f, "n_predict", -1, -2, INT32_MAX);
     if (n < 0) n = field_int(&f, "max_tokens", -1, -2, INT32_MAX);
-    a->params.max_tokens = n > 0 ? (int32_t)n : n == 0;
+    a->params.max_tokens = n > 0 ? (int32_t)n : 0;
+    a->only_reads = n == 0;
     generation_read_stops(req, &f, "stop", 64);
     generation_read_biases(req, &f, "logit_bias");
     a->n = (int)field_int(&f, "n_cmpl", field_int(&f, "n", 1, 1, 128), 1, 128);

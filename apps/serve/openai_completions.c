@@ -5,6 +5,7 @@
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
 #include "apps/serve/long_text.h"
+#include "apps/serve/prompt_scores.h"
 
 static void put_prefix(tern_json_writer *w, const request *req) {
     char id[64];
@@ -59,12 +60,55 @@ static void put_top(tern_json_writer *w, const request *req, const tern_token_lo
     tern_strbuf_free(&piece);
 }
 
+// One of the lists' entries, at its place in the text. NAN: a token with none before it.
+static void put_entry(tern_json_writer each[4], const request *req, const tern_token_logprob *row,
+                      size_t n_each, size_t offset) {
+    tern_strbuf piece = {0};
+    put_name(req, row->id, &piece);
+    tern_json_put_bytes(&each[0], NULL, tern_strbuf_text(&piece), piece.len);
+    if (isnan(row->logprob)) {
+        tern_json_put_null(&each[1], NULL);
+        tern_json_put_null(&each[2], NULL);
+    } else {
+        put_value(&each[1], NULL, row->logprob);
+        put_top(&each[2], req, row, n_each);
+    }
+    tern_json_put_int(&each[3], NULL, (int64_t)offset);
+    each[0].out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
+// The prompt's tokens, if it is echoed: they come before the answer's. A BOS token that the text
+// does not have takes no room in it.
+static void put_prompt(tern_json_writer each[4], const request *req, choice *c) {
+    const generation *a = req->generation;
+    const generation_prompt *p = &a->prompts[c->index / a->n];
+    const size_t n_each = 1 + (size_t)a->params.n_top_logprobs;
+    sent_tokens *t = &c->sent;
+    tern_strbuf piece = {0};
+    if (!p->scores || t->has_prompt) return;
+    for (size_t i = 0; i < p->n_ids; i++) {
+        const bool is_added = i == 0 && req->model->info.adds_bos &&
+                              !c->request->generation->is_bare &&
+                              p->ids[0] == req->model->info.bos_id;
+        tern_strbuf_clear(&piece);
+        put_piece(req->model, p->ids[i], &piece);
+        const bool is_within = piece.len && (piece.ptr[0] & 0xc0) == 0x80 && t->n_chars;
+        put_entry(each, req, p->scores + i * n_each, n_each, t->n_chars - is_within);
+        for (size_t k = 0; k < piece.len && !is_added; k++)
+            t->n_chars += (piece.ptr[k] & 0xc0) != 0x80;
+    }
+    t->has_prompt = true;
+    each[0].out->failed |= piece.failed;
+    tern_strbuf_free(&piece);
+}
+
 // The lists are written side by side, token by token.
 static void put_logprobs(tern_json_writer *w, const request *req, choice *c) {
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     tern_strbuf lists[4] = {0}, piece = {0};
     tern_json_writer each[4];
-    if (!req->generation->params.logprobs) {
+    if (!req->generation->params.logprobs || req->generation->hides_scores) {
         tern_json_put_null(w, "logprobs");
         return;
     }
@@ -72,15 +116,9 @@ static void put_logprobs(tern_json_writer *w, const request *req, choice *c) {
         each[i] = (tern_json_writer){.out = &lists[i]};
         tern_json_open(&each[i], NULL, '[');
     }
-    while (next_to_send(req, c, &piece)) {
-        const tern_token_logprob *row = c->logprobs + (c->sent.n - 1) * c->n_each;
-        tern_strbuf_clear(&piece);
-        put_name(req, row->id, &piece);
-        tern_json_put_bytes(&each[0], NULL, tern_strbuf_text(&piece), piece.len);
-        put_value(&each[1], NULL, row->logprob);
-        put_top(&each[2], req, row, c->n_each);
-        tern_json_put_int(&each[3], NULL, (int64_t)c->sent.offset);
-    }
+    put_prompt(each, req, c);
+    while (next_to_send(req, c, &piece))
+        put_entry(each, req, c->logprobs + (c->sent.n - 1) * c->n_each, c->n_each, c->sent.offset);
     tern_json_open(w, "logprobs", '{');
     for (int i = 0; i < 4; i++) {
         tern_json_close(&each[i], ']');
@@ -110,8 +148,9 @@ typedef struct piece {
 } piece;
 
 static void put_choice(tern_json_writer *w, request *req, choice *c, const piece *p) {
+    const int n = req->generation->n, n_best = req->generation->n_best;
     tern_json_open(w, NULL, '{');
-    tern_json_put_int(w, "index", c->index);
+    tern_json_put_int(w, "index", n_best ? c->index / n * n_best + c->rank : c->index);
     tern_json_put_bytes(w, "text", p->text.ptr, p->text.len);
     if (p->has_logprobs)
         put_logprobs(w, req, c);
@@ -121,14 +160,36 @@ static void put_choice(tern_json_writer *w, request *req, choice *c, const piece
     tern_json_close(w, '}');
 }
 
+// What a token of it is worth on average; an answer without any is the last choice.
+static double mean_logprob(const choice *c) {
+    double sum = 0;
+    for (size_t i = 0; i < c->n_ids && c->logprobs; i++)
+        sum += (double)c->logprobs[i * c->n_each].logprob;
+    return c->n_ids ? sum / (double)c->n_ids : -INFINITY;
+}
+
+// Among the answers to one prompt: 0 for the most likely one.
+static void rank_choices(generation *a) {
+    for (size_t i = 0; i < a->n_choices; i++) a->choices[i].mean = mean_logprob(&a->choices[i]);
+    for (size_t i = 0; i < a->n_choices; i++) {
+        const size_t first = i / (size_t)a->n * (size_t)a->n;
+        const double own = a->choices[i].mean;
+        a->choices[i].rank = 0;
+        for (size_t k = first; k < first + (size_t)a->n; k++)
+            a->choices[i].rank += a->choices[k].mean > own || (a->choices[k].mean == own && k < i);
+    }
+}
+
 static void put_whole(request *req, tern_strbuf *out) {
     tern_json_writer w = {.out = out};
     generation *a = req->generation;
+    if (a->n_best) rank_choices(a);
     put_prefix(&w, req);
     tern_json_open(&w, "choices", '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         choice *c = &a->choices[i];
         tern_strbuf text = {0};
+        if (a->n_best && c->rank >= a->n_best) continue;
         tern_strbuf_puts(&text, echoed(a, c));
         tern_strbuf_append(&text, tern_strbuf_text(&c->text), c->text.len);
         put_choice(&w, req, c,
@@ -159,8 +220,8 @@ static void put_chunk(request *req, choice *c, const piece *p, tern_strbuf *out)
 static void begin_stream(request *req, tern_strbuf *out) {
     for (size_t i = 0; req->generation->echo && i < req->generation->n_choices; i++) {
         const char *text = echoed(req->generation, &req->generation->choices[i]);
-        put_chunk(req, &req->generation->choices[i], &(piece){{text, strlen(text)}, false, NULL},
-                  out);
+        put_chunk(req, &req->generation->choices[i],
+                  &(piece){{text, strlen(text)}, req->generation->params.logprobs, NULL}, out);
     }
 }
 static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *out) {
@@ -233,20 +294,37 @@ static void read_prompts(request *req, const fields *f) {
     }
 }
 
+// Of "best_of" answers the `n` most likely ones are sent.
+static void read_best_of(generation *a, const fields *f) {
+    a->n = (int)field_int(f, "n", 1, 1, 128);
+    const int n = (int)field_int(f, "best_of", a->n, 1, 128);
+    if (n < a->n) field_fail(f, "best_of", "'n' or more");
+    if (n > a->n && a->stream) field_fail(f, "best_of", "'n' in a stream");
+    if (n <= a->n) return;
+    a->n_best = a->n;
+    a->n = n;
+    a->hides_scores = !a->params.logprobs;
+    a->params.logprobs = true;
+}
+
+// 0: the prompt is computed, and nothing is generated.
+static void read_limit(generation *a, const fields *f) {
+    const int64_t n = field_int(f, "max_tokens", 16, 0, INT32_MAX);
+    a->params.max_tokens = (int32_t)n;
+    a->only_reads = n == 0;
+}
+
 void openai_completions(request *req) {
     api_error e = {0};
     fields f;
     generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
-    a->params.max_tokens = 16;
     generation_read_model(req, &f);
     generation_read_sampling(req, &f, 2);
-    generation_read_max_tokens(req, &f, "max_tokens");
+    read_limit(a, &f);
     a->is_bare = !field_bool(&f, "add_special_tokens", true);
     generation_read_stops(req, &f, "stop", 16);
     generation_read_biases(req, &f, "logit_bias");
-    a->n = (int)field_int(&f, "n", 1, 1, 128);
-    field_int(&f, "best_of", 1, 1, 1); // a larger best_of would need their likelihoods
     a->stream = field_bool(&f, "stream", false);
     fields options = fields_within(&f, "stream_options", "stream_options.");
     a->with_usage = field_bool(&options, "include_usage", false);
@@ -254,13 +332,15 @@ void openai_completions(request *req) {
     int64_t n_top = field_int(&f, "logprobs", -1, 0, TERN_TOP_LOGPROBS_MAX);
     a->params.logprobs = n_top >= 0;
     a->params.n_top_logprobs = n_top > 0 ? (int32_t)n_top : 0;
-    if (a->echo && a->params.logprobs)
-        api_fail(&e, 400, "unsupported_parameter", "echo",
-                 "'echo' with 'logprobs', the likelihoods of a prompt, is not supported");
+    const bool has_scores = a->echo && a->params.logprobs;
+    read_best_of(a, &f);
     field_refuse(&f, "suffix");
     openai_refuse_unsupported(&f);
     generation_read_formats(req, &f);
     read_prompts(req, &f);
     if (a->echoed.failed) api_fail_memory(&e);
-    generation_begin(req, &e);
+    if (has_scores)
+        prompt_scores_begin(req, &e);
+    else
+        generation_begin(req, &e);
 }
