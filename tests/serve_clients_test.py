@@ -241,6 +241,29 @@ def test_prompts_without_an_answer(s):
         check(s.post(path, {"prompt": "a", name: -3})[0] == 400, path)
 
 
+def test_several_prompts_for_llama_server(s):
+    # A list of texts, of lists, or of objects is that many prompts; one with tokens in it is one. Seen to fail with all of
+    # them joined.
+    ask = lambda prompt, **more: s.post("/completion", dict({"prompt": prompt, "n_predict": 6, "temperature": 0}, **more))
+    a, b = ask("Once upon")[1], ask("The little")[1]
+    ids = s.post("/tokenize", {"content": "Once upon", "add_special": True})[1]["tokens"]
+    for prompt in (["Once upon", "The little"], [ids, "The little"], [{"prompt_string": "Once upon"}, "The little"], [ids, [*ids[:-2], "The little"]]):
+        status, got = ask(prompt)
+        check(status == 200 and [(g["content"], g["index"], g["tokens_evaluated"]) for g in got] ==
+              [(a["content"], 0, a["tokens_evaluated"]), (b["content"], 1, b["tokens_evaluated"])], prompt, got)
+        told = {0: "", 1: ""}
+        for e in s.stream("/completion", {"prompt": prompt, "n_predict": 6, "temperature": 0}):
+            told[e["index"]] += e["content"]
+            check(e["tokens_evaluated"] == (a, b)[e["index"]]["tokens_evaluated"], e)
+        check(told == {0: a["content"], 1: b["content"]}, prompt, told)
+    for prompt in (["Once upon"], ids, [*ids[:-1], " upon"], [ids]):
+        check(ask(prompt)[1]["content"] == a["content"], prompt)
+    check([g["index"] for g in ask(["a", "b"], n=2)[1]] == [0, 1, 2, 3])
+    for wrong in ([], [[]], ["a", True], ["a", None], [["a", {}]], [[-1]], {}):
+        status, got = ask(wrong)
+        check(status == 400 and got["error"]["param" if "param" in got["error"] else "message"], wrong, got)
+
+
 def test_likelihoods_of_prompts(s):
     # As evaluation harnesses ask for them: by text or ids, several at once. What a prompt's tokens are worth must be what they
     # were worth when they were generated. Seen to fail with 400; with scores a token late; with offsets from the answer's start.
@@ -308,7 +331,7 @@ def main():
     stories = Server()
     n = serve_test.run_tests((test_instructions_within_an_anthropic_conversation, test_refusals_are_what_was_said,
                               test_context_of_ollama_goes_round, test_temperatures_below_zero, test_fields_come_back_from_responses,
-                              test_prompts_without_an_answer, test_likelihoods_of_prompts, test_the_best_of_several, test_slashes_too_many), stories)
+                              test_prompts_without_an_answer, test_several_prompts_for_llama_server, test_likelihoods_of_prompts, test_the_best_of_several, test_slashes_too_many), stories)
     n += serve_test.run_tests((test_tools_of_other_types_in_responses, test_allowed_tools,
                                test_tools_of_servers_in_anthropic))
     stories.stop()

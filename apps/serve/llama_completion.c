@@ -107,7 +107,8 @@ static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *
     put_tokens(&w, req->generation, c, d->first, d->n_tokens);
     tern_json_put_bool(&w, "stop", false);
     tern_json_put_int(&w, "tokens_predicted", (int64_t)c->n_ids);
-    tern_json_put_int(&w, "tokens_evaluated", (int64_t)req->generation->prompts[0].n_ids);
+    tern_json_put_int(&w, "tokens_evaluated",
+                      (int64_t)req->generation->prompts[c->index / req->generation->n].n_ids);
     put_probabilities(&w, req, c, d->first, d->n_tokens);
     tern_json_close(&w, '}');
     tern_strbuf_puts(out, "\n\n");
@@ -187,8 +188,8 @@ static void put_places(const served *s, tern_str text, tern_strbuf *out) {
 }
 
 // {"prompt_string": "... <__media__> ...", "multimodal_data": [base64]}
-static void add_with_images(request *req, const fields *f) {
-    const fields inner = fields_within(f, "prompt", "prompt.");
+static void add_with_images(request *req, const fields *f, const tern_json *prompt) {
+    const fields inner = {f->doc, prompt, "prompt.", f->error};
     const tern_json *list = field_array(&inner, "multimodal_data");
     const tern_str said = field_text(&inner, "prompt_string");
     images p = {0};
@@ -214,17 +215,41 @@ static void add_with_images(request *req, const fields *f) {
     tern_strbuf_free(&text);
 }
 
-static void read_prompt(request *req, const fields *f) {
-    const tern_json *prompt = field_any(f, "prompt");
-    const tern_json *first = tern_json_first(f->doc, prompt);
+// Whether a list is one prompt: of tokens, with texts among them or not. Else its items are
+// prompts.
+static bool is_one_prompt(const fields *f, const tern_json *list) {
+    bool has_token = false;
+    for (const tern_json *item = tern_json_first(f->doc, list); item;
+         item = tern_json_next(f->doc, list, item)) {
+        const bool is_token = tern_json_is(item, TERN_JSON_NUMBER);
+        if (!is_token && !tern_json_is(item, TERN_JSON_STRING)) return false;
+        has_token |= is_token;
+    }
+    return has_token;
+}
+
+static void add_one(request *req, const fields *f, const tern_json *prompt) {
     if (tern_json_is(prompt, TERN_JSON_STRING))
         generation_add_text(req, tern_json_str(prompt), "prompt", f->error);
-    else if (tern_json_is(prompt, TERN_JSON_ARRAY) && first)
+    else if (tern_json_is(prompt, TERN_JSON_ARRAY) && prompt->n)
         add_mixed(req, f, prompt);
     else if (tern_json_is(prompt, TERN_JSON_OBJECT))
-        add_with_images(req, f);
+        add_with_images(req, f, prompt);
     else
-        field_fail(f, "prompt", "a string, a list of strings and tokens, or an object");
+        field_fail(f, "prompt",
+                   "a string, a list of strings and tokens, an object, or a list of these");
+}
+
+static void read_prompt(request *req, const fields *f) {
+    const tern_json *prompt = field_any(f, "prompt");
+    const bool is_list = tern_json_is(prompt, TERN_JSON_ARRAY) && prompt->n;
+    if (!is_list || is_one_prompt(f, prompt)) {
+        add_one(req, f, prompt);
+        return;
+    }
+    for (const tern_json *item = tern_json_first(f->doc, prompt); item && !is_refused(f->error);
+         item = tern_json_next(f->doc, prompt, item))
+        add_one(req, f, item);
 }
 
 void llama_completion(request *req) {
