@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 #include "apps/serve/interfaces.h"
+#include "apps/serve/item_store.h"
 
 // ---- The response ------------------------------------------------------------------------------
 
@@ -205,6 +206,22 @@ static void put_settings(tern_json_writer *w, const request *req) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) put_echo(w, req, names[i], "null");
 }
 
+// For requests that refer to it, unless the client says that it will not.
+static void keep_item(const request *req, const tern_strbuf *out, size_t from, answer_block *b,
+                      size_t i) {
+    const tern_json_doc *doc = &req->body;
+    tern_strbuf id = {0};
+    tern_json_writer w = {.out = &id};
+    if (!tern_json_bool(tern_json_get(doc, tern_json_root(doc), "store"), true) || out->failed)
+        return;
+    put_item_id(&w, NULL, req, b, i); // within quotation marks
+    from += out->ptr[from] == ',';
+    if (id.len > 2)
+        item_store_put(req->server->items, req->owner, (tern_str){id.ptr + 1, id.len - 2},
+                       (tern_str){out->ptr + from, out->len - from});
+    tern_strbuf_free(&id);
+}
+
 // c: the answer, once it is over. Until then usage is left out, not null.
 static void put_response(tern_json_writer *w, const char *key, request *req, choice *c) {
     bool is_cut = c && !strcmp(status_of(c), "incomplete");
@@ -224,8 +241,11 @@ static void put_response(tern_json_writer *w, const char *key, request *req, cho
     tern_json_put_raw(w, "incomplete_details",
                       is_cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
     tern_json_open(w, "output", '[');
-    for (size_t i = 0; c && i < c->blocks.n; i++)
+    for (size_t i = 0; c && i < c->blocks.n; i++) {
+        const size_t from = w->out->len;
         put_item(w, NULL, req, (item_at){c, &c->blocks.list[i], i}, true);
+        keep_item(req, w->out, from, &c->blocks.list[i], i);
+    }
     if (c && !c->blocks.n) put_item(w, NULL, req, (item_at){c, NULL, 0}, true);
     tern_json_close(w, ']');
     put_settings(w, req);

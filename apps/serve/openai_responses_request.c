@@ -2,6 +2,7 @@
 #include <string.h>
 #include "apps/serve/answer_forms.h"
 #include "apps/serve/interfaces.h"
+#include "apps/serve/item_store.h"
 
 static void read_format(request *req, const fields *f) {
     fields text = fields_within(f, "text", "text.");
@@ -137,7 +138,34 @@ static bool is_of_another(tern_str type) {
     return false;
 }
 
-static void read_item(const fields *f, const tern_json *item, messages *m) {
+static void read_item(const request *req, const fields *f, const tern_json *item, messages *m);
+
+// An item of an earlier answer, by its id alone.
+static void read_reference(const request *req, const fields *f, messages *m) {
+    const tern_str id = field_text(f, "id");
+    tern_strbuf text = {0};
+    tern_json_doc doc = {0};
+    const bool has = item_store_get(req->server->items, req->owner, id, &text);
+    m->n_referred += text.len;
+    if (text.failed)
+        api_fail_memory(f->error);
+    else if (!has)
+        api_fail(f->error, 400, "unsupported_content", "input.id",
+                 "'input' refers to an item '%.*s' that this server does not have (any more): send "
+                 "the items themselves (\"store\": false)",
+                 id.len < 80 ? (int)id.len : 80, id.ptr ? id.ptr : "");
+    else if (m->n_referred > ITEM_STORE_BYTES)
+        api_fail(f->error, 400, NULL, "input.id", "'input' refers to more than %u bytes of items",
+                 ITEM_STORE_BYTES);
+    else if (tern_json_parse(&doc, text.ptr, text.len, NULL) != TERN_OK)
+        api_fail_memory(f->error);
+    const fields kept = {&doc, NULL, f->prefix, f->error};
+    if (!f->error->status) read_item(req, &kept, tern_json_root(&doc), m);
+    tern_json_free(&doc);
+    tern_strbuf_free(&text);
+}
+
+static void read_item(const request *req, const fields *f, const tern_json *item, messages *m) {
     fields inner = {f->doc, item, "input.", f->error};
     message_content c = {0};
     if (!tern_json_is(item, TERN_JSON_OBJECT)) {
@@ -151,10 +179,10 @@ static void read_item(const fields *f, const tern_json *item, messages *m) {
         read_result(&inner, type, m);
         return;
     }
-    if (tern_str_is(type, "item_reference"))
-        api_fail(f->error, 400, "unsupported_content", "input.type",
-                 "'input' refers to an item by its id, and this server stores none: send the items "
-                 "themselves (\"store\": false)");
+    if (tern_str_is(type, "item_reference")) {
+        read_reference(req, &inner, m);
+        return;
+    }
     if (type.ptr && !tern_str_is(type, "message"))
         api_fail(f->error, 400, "unsupported_content", "input.type",
                  "'input' has an item of type '%.*s', which is not supported by this server",
@@ -166,7 +194,7 @@ static void read_item(const fields *f, const tern_json *item, messages *m) {
     content_free(&c);
 }
 
-static void read_input(const fields *f, messages *m, bool *prefill) {
+static void read_input(const request *req, const fields *f, messages *m, bool *prefill) {
     const tern_json *input = field_any(f, "input");
     tern_str text = tern_json_str(input), instructions = field_text(f, "instructions");
     if (instructions.len)
@@ -178,8 +206,8 @@ static void read_input(const fields *f, messages *m, bool *prefill) {
     const size_t n = m->n;
     for (const tern_json *item = text.ptr ? NULL : tern_json_first(f->doc, input);
          item && !f->error->status; item = tern_json_next(f->doc, input, item))
-        read_item(f, item, m);
-    if (!text.ptr && m->n == n && !f->error->status)
+        read_item(req, f, item, m);
+    if (!text.ptr && m->n == n && !m->n_referred && !f->error->status)
         api_fail(f->error, 400, "unsupported_content", "input.type",
                  "'input' has no message and no call, only what other servers made");
     *prefill =
@@ -194,7 +222,7 @@ bool openai_read_response(request *req, const fields *f) {
     responses_read_tools(req, f);
     openai_read_thinking(req, f);
     read_format(req, f);
-    read_input(f, &m, &prefill);
+    read_input(req, f, &m, &prefill);
     generation_add_chat(req, &m, prefill, f->error);
     messages_free(&m);
     return f->error->status == 0;

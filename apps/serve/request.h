@@ -19,8 +19,9 @@ typedef struct server {
     tasks *readers;      // threads for long reading and writing (away.h)
     share inflight;      // bytes of bodies and of what is made of them (budget.c)
     size_t n_loop_bytes; // most bytes of one request or answer that the loop's thread has handled
-    struct mcp_server *mcp; // its tools (mcp_server.h); NULL: none
-    tern_model *codec;      // decodes codes to sound; NULL: none
+    struct mcp_server *mcp;   // its tools (mcp_server.h); NULL: none
+    struct item_store *items; // what was answered lately (item_store.h)
+    tern_model *codec;        // decodes codes to sound; NULL: none
     metrics metrics;
     uint64_t n_requests;  // so far
     int64_t born;         // seconds since 1970

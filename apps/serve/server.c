@@ -2,6 +2,7 @@
 #include <string.h>
 #include <time.h>
 #include "apps/serve/generation_request.h"
+#include "apps/serve/item_store.h"
 #include "apps/serve/mcp_server.h"
 #include "base/os_file.h"
 #include "base/os_thread.h"
@@ -53,6 +54,7 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
                         tern_error *err) {
     *s = (server){.desc = desc, .born = (int64_t)time(NULL)};
     TERN_TRY(check_keys(desc, err));
+    if (!(s->items = item_store_open())) return tern_fail_memory(err, 1);
     TERN_TRY(check_slot_folder(desc, err));
     int n = tern_n_processors();
     size_t n_readers = n < 2 ? 2 : n > 4 ? 4 : (size_t)n;
@@ -70,6 +72,7 @@ void server_close(server *s) {
     registry_close(s->registry);
     tern_model_close(s->codec);
     share_free(&s->inflight);
+    item_store_close(s->items);
 }
 
 void server_take_events(server *s) {
