@@ -70,3 +70,7 @@ tern_status tern_file_open_with(tern_file **out, const char *path, tern_parse_fn
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err) {
     return tern_file_open_with(out, path, NULL, err);
 }
+
+tern_status tern_file_open_foreign(tern_file **out, const char *path, tern_error *err) {
+    return tern_file_open_with(out, path, tern_whisper_bin_parse, err);
+}

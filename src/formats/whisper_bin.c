@@ -416,7 +416,3 @@ tern_status tern_whisper_bin_parse(tern_file *file, const tern_blob *all, tern_e
     while (left(&r) > 0) TERN_TRY(read_tensor(&r));
     return put_metas(&r);
 }
-
-tern_status tern_file_open_foreign(tern_file **out, const char *path, tern_error *err) {
-    return tern_file_open_with(out, path, tern_whisper_bin_parse, err);
-}
