@@ -32,7 +32,7 @@ include mk/config.mk
 # What of the server knows of neither libevent nor OpenSSL is there, tested and fuzzed everywhere:
 # `tern mcp` is made of it.
 SERVE_LOOP  := apps/serve/connection.c apps/serve/listen.c apps/serve/loop.c
-SERVE_PLAIN := $(filter-out $(SERVE_LOOP),$(wildcard apps/serve/*.c)) $(wildcard apps/mcp/*.c)
+SERVE_PLAIN := $(filter-out $(SERVE_LOOP),$(wildcard apps/serve/*.c apps/serve/*/*.c apps/serve/*/*/*.c)) $(wildcard apps/mcp/*.c)
 ifeq ($(LIBEVENT),1)
 SERVE_NEEDS := $(shell pkg-config --libs-only-L --libs-only-l libevent_core libevent_openssl openssl | sed 's/-levent //')
 SERVE_LIBS  := $(if $(LAZY),,$(SERVE_NEEDS))
@@ -40,7 +40,7 @@ endif
 
 HUB_SRC := $(wildcard apps/hub/*.c) $(wildcard apps/load/*.c)
 # What `tern agent` is made of, but for the loop, which is the library's.
-AGENT_SRC := $(wildcard apps/agent/*.c)
+AGENT_SRC := $(wildcard apps/agent/*.c apps/agent/*/*.c)
 ifeq ($(LIBCURL),1)
 HUB_NEEDS := $(call libs_of,pull)
 HUB_LIBS  := $(if $(LAZY),,$(HUB_NEEDS))
@@ -49,11 +49,11 @@ endif
 isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/cpu/*/*_$(i).c))
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
-            $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c tests/*.c))) \
+            $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c))
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c tests/*.c tests/*/*.c tests/*/*/*.c))) \
             tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/goldens.c tests/gpu_fixture.c tests/image_tokens_fixture.c tests/grammar_data.c tests/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
-CLI_SRC  := $(wildcard apps/cli/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
+CLI_SRC  := $(wildcard apps/cli/*.c apps/cli/*/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
 
 LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,images,$(IMAGE_LIBS))
 TEST_OBJ := $(call obj,$(TEST_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS))

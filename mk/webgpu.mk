@@ -1,7 +1,7 @@
 # WebGPU: the kernels' texts are embedded at build; the library is loaded at run time. `make
 # webgpu-native` fetches one from npm (Dawn, for this machine) to where the program looks for it.
 
-WGSL := $(sort $(wildcard src/kernels/webgpu/wgsl/*.wgsl src/kernels/webgpu/*/wgsl/*.wgsl))
+WGSL := $(sort $(wildcard src/kernels/webgpu/wgsl/*.wgsl src/kernels/webgpu/wgsl/*/*.wgsl src/kernels/webgpu/*/wgsl/*.wgsl))
 $(BUILD)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WGSL)
 	@mkdir -p $(@D)
 	@echo "  embed $@"
