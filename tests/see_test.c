@@ -10,7 +10,7 @@
 #include "formats/formats.h"
 #include "gpu_fixture.h"
 #include "harness.h"
-#include "models/family.h"
+#include "models/core/family.h"
 #include "runtime/runtime.h"
 #include "image_tokens_fixture.h"
 #include "tern_image.h"

@@ -8,7 +8,7 @@
 # "<|img_thumbnail|>", and a tern_whisper in session/transcribe_windows.c.
 set -eu
 status=0
-names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' src/models/*.c |
+names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' src/models/*.c src/models/*/*.c |
     grep -oE '"[^"]+"' | sort -u)
 [ -n "$names" ] || { echo "src/models: no names of architectures were found" >&2; exit 1; }
 # What is spelled the same and is something else: kinds and cutters of vocabularies, a quantizer of

@@ -221,7 +221,7 @@ static tern_status add_array(tern_file *file, const tern_json *list, const char 
 }
 
 static tern_status add_rope_factors(tern_file *file, tern_error *err) {
-    // In the order of precedence (models/config_rope.c).
+    // In the order of precedence (models/core/config_rope.c).
     static const char *const groups[] = {"text_config.rope_scaling", "rope_scaling",
                                          "text_config.rope_parameters", "rope_parameters",
                                          "rope_parameters.full_attention"};

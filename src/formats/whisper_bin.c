@@ -1,6 +1,6 @@
 // Whisper files of whisper.cpp's converters ("ggml-tiny.bin"): sizes, mel filters, the vocabulary,
 // then tensors one after the other, each after its name. They are opened like an equivalent GGUF:
-// keys and names here are those of models/whisper.c.
+// keys and names here are those of models/media/whisper.c.
 //
 //     u32 magic, i32 sizes[11], i32 n_mels, i32 n_bins, f32 filters[n_mels][n_bins],
 //     i32 n_words, n_words times: i32 length, bytes
@@ -295,7 +295,7 @@ static const char *const names[][2] = {
     {"token_embedding", "token_embd"},
 };
 
-// The name in models/whisper.c; false: not one of Whisper's.
+// The name in models/media/whisper.c; false: not one of Whisper's.
 static bool rename_tensor(const char *name, char *out, size_t size) {
     bool encoder = strncmp(name, "encoder.", 8) == 0;
     if (!encoder && strncmp(name, "decoder.", 8) != 0) return false;

@@ -1,6 +1,6 @@
 // The list of families, and which of them a file is of.
 #include <string.h>
-#include "models/config_fields.h"
+#include "models/core/config_fields.h"
 
 #define TERN_ARCH_ROW(name) extern const tern_arch tern_arch_##name;
 #include "models/models.inc"
