@@ -163,7 +163,7 @@ $(filter-out %few_ucd.c %few_tables.c,$(WEB_OTHERS)): $(WEB_DEPS)/include/pcre2.
 # in the modules above. Of simd's objects what the linker finds a use for.
 WEB_MEMORY = $(WEB)/tern-memory.wasm
 WEB_MEMORY_SRC = $(STORE_SRC) $(sort $(wildcard apps/web/memory/*.c))
-WEB_MEMORY_OTHERS = src/session/similarity.c apps/web/web_args.c apps/web/web_result.c $(sort $(wildcard apps/web/unicode/*.c)) \
+WEB_MEMORY_OTHERS = src/session/embed/similarity.c apps/web/web_args.c apps/web/web_result.c $(sort $(wildcard apps/web/unicode/*.c)) \
                     $(filter src/base/% src/memory/% src/kernels/cpu/%,$(WEB_SRC)) $(WEB_OTHERS)
 WEB_FLAGS_memory = $(WEB_FLAGS_simd) -Iapps/web/memory
 $(eval $(call web_flavour,memory))

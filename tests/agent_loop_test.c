@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/strbuf.h"
-#include "session/agent.h"
+#include "session/chat/agent.h"
 #include "tests/harness.h"
 #include "tests/tiny_model.h"
 

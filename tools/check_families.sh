@@ -4,8 +4,8 @@
 # marks of one's texts ("<|"): what sees, hears and speaks has contracts (models/arch_media.h). The
 # names are read from the tables of src/models, so a new family is looked for as soon as it is there.
 #
-# Seen to fail: with session/transcribe.c reading config.streaming, session/see.c writing
-# "<|img_thumbnail|>", and a tern_whisper in session/transcribe_windows.c.
+# Seen to fail: with session/media/transcribe.c reading config.streaming, session/media/see.c writing
+# "<|img_thumbnail|>", and a tern_whisper in session/media/transcribe_windows.c.
 set -eu
 status=0
 names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' src/models/*.c src/models/*/*.c |

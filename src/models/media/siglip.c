@@ -71,7 +71,7 @@ tern_status tern_build_gemma3_vision(tern_graph *g, const tern_config *config, t
 
 // ---- Config ------------------------------------------------------------------------------------
 
-// The tokens around an image come with it (session/see.c).
+// The tokens around an image come with it (session/media/see.c).
 static const tern_tower_token lfm2_tokens[] = {
     {"image_token_id", "image_token_index", "<image>", offsetof(tern_vision, image_id)},
     {NULL, NULL, NULL, 0},

@@ -95,7 +95,7 @@ fn push(recent: ptr<function, Recent>, token: u32) {
 }
 
 // Follows a run to its end, then looks for the next one, as the host's chains do
-// (session/drafters.c). Returns how many tokens it has written after the known one.
+// (session/generate/drafters.c). Returns how many tokens it has written after the known one.
 fn draft(n: u32, recent: ptr<function, Recent>) -> u32 {
     ids[0] = (*recent)[0];
     var n_drafted = 0u;

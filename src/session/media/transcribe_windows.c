@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "session/asr.h"
+#include "session/media/asr.h"
 
 struct asr_windows {
     tern_mel *mel;

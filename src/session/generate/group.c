@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
-#include "session/pace.h"
+#include "session/generate/pace.h"
 #include "session/session.h"
 
 #define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn

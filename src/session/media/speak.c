@@ -14,7 +14,7 @@
 #include "media/media.h"
 #include "runtime/run.h"
 #include "session/session.h"
-#include "session/speak_text.h"
+#include "session/media/speak_text.h"
 
 #define FRAMES_FIRST 2 // decoded at once; doubled each time
 #define FRAMES_MOST  16

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os_time.h"
-#include "session/asr.h"
+#include "session/media/asr.h"
 
 #define SECONDS_MOST    15.0 // of a segment, for a recognizer of windows
 #define SECONDS_LEAST   0.1  // shorter sounds are padded with silence

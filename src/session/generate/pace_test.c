@@ -1,7 +1,7 @@
 // How prompts are let into steps, on a clock that the test sets.
 #include <math.h>
 #include <stdlib.h>
-#include "session/pace.h"
+#include "session/generate/pace.h"
 #include "tests/harness.h"
 
 enum { MOST = 512 };

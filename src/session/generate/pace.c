@@ -1,4 +1,4 @@
-#include "session/pace.h"
+#include "session/generate/pace.h"
 
 // How much longer prompts may make a step: by 70%, so that an occasional slower one stays below
 // twice; and up to 20 ms in all is not noticed by a reader.

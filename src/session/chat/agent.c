@@ -3,7 +3,7 @@
 // A step is an answer of the model, and the calls in it. It runs in its own group rather than in
 // tern_generate_ids: a group returns after each piece of a prompt, so a time budget or a callback
 // can stop it even while a long prompt is computed.
-#include "session/agent.h"
+#include "session/chat/agent.h"
 
 #include <math.h>
 #include <stdio.h>

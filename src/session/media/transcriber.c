@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/use.h"
-#include "session/asr.h"
+#include "session/media/asr.h"
 
 #define STEP    (TERN_VOICE_RATE / 2)  // samples from one examination to the next
 #define PAUSE   (TERN_VOICE_RATE / 2)  // of silence that ends speech, partly included in it

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "session/agent.h"
+#include "session/chat/agent.h"
 
 #define NAME_MAX_BYTES 64
 

@@ -1,4 +1,4 @@
-#include "session/speak_text.h"
+#include "session/media/speak_text.h"
 #include <string.h>
 #include "tests/harness.h"
 

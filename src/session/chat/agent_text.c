@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "session/agent.h"
+#include "session/chat/agent.h"
 
 #define STUB_BYTES  200 // that are left of an old result
 #define WORTH_BYTES 512 // a result with fewer is not cut further
