@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
-#include "grammar/automaton.h"
+#include "grammar/mask/automaton.h"
 #include "tests/grammar_data.h"
 #include "tests/harness.h"
 

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/json_write.h"
 #include "fuzz/support.h"
-#include "grammar/automaton.h"
+#include "grammar/mask/automaton.h"
 #include "input/jinja/jinja.h"
 
 enum { DEEP_JSON, DEEP_TEMPLATE, DEEP_VARIABLES, DEEP_GRAMMAR, N_KINDS = DEEP_GRAMMAR + 5 };

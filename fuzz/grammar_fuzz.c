@@ -4,7 +4,7 @@
 // place.
 #include <string.h>
 #include "fuzz/support.h"
-#include "grammar/automaton.h"
+#include "grammar/mask/automaton.h"
 
 enum { N_BYTES = 256, N_WORDS = 12, N_VOCAB = N_BYTES + N_WORDS + 1, END = N_VOCAB - 1 };
 #define STEPS_MAX  48

@@ -4,7 +4,7 @@
 #include "base/cancel.h"
 #include "base/hash.h"
 #include "base/strbuf.h"
-#include "grammar/automaton.h"
+#include "grammar/mask/automaton.h"
 #include "tests/harness.h"
 
 enum { N_VOCAB = 257, END = 256 };
