@@ -26,7 +26,7 @@
 #include <unistd.h>
 #include "base/os_time.h"
 #include "kernels/single_test.h"
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/device/gpu.h"
 #include "models/models.h"
 
 enum { MOST_ROWS = 512 };

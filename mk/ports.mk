@@ -13,7 +13,7 @@ OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O2 $(WARNINGS) -ff
 $(BUILD)/other/include/pcre2.h: | deps
 	@mkdir -p $(@D)
 	cp /usr/include/pcre2.h /usr/include/utf8proc.h $(@D)
-$(BUILD)/windows/obj/src/kernels/webgpu/gpu_shaders.o $(BUILD)/wasm/obj/src/kernels/webgpu/gpu_shaders.o: \
+$(BUILD)/windows/obj/src/kernels/webgpu/device/gpu_shaders.o $(BUILD)/wasm/obj/src/kernels/webgpu/device/gpu_shaders.o: \
     $(BUILD)/gen/webgpu_wgsl.inc
 
 # ---- Static programs ----------------------------------------------------------------------------

@@ -109,7 +109,7 @@ $(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/src/kernels/cpu/%wide_wasm.o: WEB_MORE = -Os
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
-$(WEB)/obj/$(1)/src/kernels/webgpu/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
+$(WEB)/obj/$(1)/src/kernels/webgpu/device/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
 $(WEB)/obj/$(1)/apps/web/unicode/%.o: WEB_MORE = -O2
 $(WEB)/obj/$(1)/apps/web/unicode/web_unicode.o: $(WEB)/gen/unicode_tables.inc
 endef

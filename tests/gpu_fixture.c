@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/device/gpu.h"
 
 // ---- Plays -------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "harness.h"
 #include "gpu_fixture.h"
-#include "kernels/webgpu/gpu_session.h"
+#include "kernels/webgpu/run/gpu_session.h"
 #include "runtime/runtime.h"
 #include "tern.h"
 #include "tests/tiny_model.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "harness.h"
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/device/gpu.h"
 #include "models/models.h"
 
 typedef struct size {

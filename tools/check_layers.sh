@@ -33,7 +33,7 @@ for file in $sources; do
     done
 done
 # apps/web is a part of the library's build rather than a program that links it: it reads JSON with
-# base/ and implements the functions that kernels/webgpu/wgpu_api.h declares. apps/serve reads what
+# base/ and implements the functions that kernels/webgpu/device/wgpu_api.h declares. apps/serve reads what
 # strangers send with base's JSON, texts and counted memory, whose failures tests can cause, and so
 # do apps/mcp, apps/agent, apps/hub and apps/load.
 for file in $(find apps examples -name '*.[ch]'); do

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "kernels/webgpu/wgpu_api.h"
+#include "kernels/webgpu/device/wgpu_api.h"
 
 // name, where a jump goes
 #define SLOT(result, name, arguments)                                                              \

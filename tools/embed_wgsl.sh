@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes C initialisers {"name", "text"} of WGSL files, for src/kernels/webgpu/gpu_shaders.c. -n: in the place
+# Makes C initialisers {"name", "text"} of WGSL files, for src/kernels/webgpu/device/gpu_shaders.c. -n: in the place
 # of a text a line "#name", for those who have the texts elsewhere. -j: these, JSON of {"name": "text"},
 # without comments and indentation; lines keep their numbers.
 # usage: embed_wgsl.sh [-n | -j] FILE.wgsl...

@@ -2,7 +2,7 @@
 #ifndef TERN_APPS_WEB_GPU_OBJECTS_H
 #define TERN_APPS_WEB_GPU_OBJECTS_H
 
-#include "kernels/webgpu/wgpu_api.h"
+#include "kernels/webgpu/device/wgpu_api.h"
 
 struct wgpu_instance_ {
     wgpu_adapter_callback wanted; // callback: NULL if no adapter is requested

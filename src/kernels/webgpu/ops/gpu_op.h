@@ -3,7 +3,7 @@
 #ifndef TERN_KERNELS_WEBGPU_OPS_GPU_OP_H
 #define TERN_KERNELS_WEBGPU_OPS_GPU_OP_H
 
-#include "kernels/webgpu/gpu_build.h"
+#include "kernels/webgpu/ops/gpu_build.h"
 
 // gpu_op_EMBED and so on: every op that a plan of inference can have. One that is missing does not
 // link.

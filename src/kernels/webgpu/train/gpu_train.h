@@ -14,7 +14,7 @@
 #define TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_H
 
 #include "kernels/train.h"
-#include "kernels/webgpu/gpu.h"
+#include "kernels/webgpu/device/gpu.h"
 
 struct tern_trainer_device {
     tern_device *gpu;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/train.h"
-#include "kernels/webgpu/gpu_rig_test.h"
+#include "kernels/webgpu/tests/gpu_rig_test.h"
 #include "models/models.h"
 #include "tests/gpu_fixture.h"
 #include "tests/harness.h"

@@ -1,0 +1,159 @@
+// Private to the WebGPU backend: how a dispatch is written down. Used by ops/, which give each op
+// its own dispatches, and gpu_token.c, which fuses several ops for few tokens.
+#ifndef TERN_KERNELS_WEBGPU_GPU_BUILD_H
+#define TERN_KERNELS_WEBGPU_GPU_BUILD_H
+
+#include "kernels/webgpu/device/gpu.h"
+
+#define GPU_ROW_COUNTS  5   // kernels of a float product, by the number of rows
+#define GPU_TILE_COUNTS 4   // of a ternary product of many rows, likewise
+#define GPU_WORKGROUPS  128 // about one for each core of a large GPU
+
+static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {
+    gpu_dispatch *d = &p->dispatches[p->n_dispatches++];
+    *d = (gpu_dispatch){.what.kernel = kernel, .x = x, .rows = rows, .rows_each = 1, .times = 1};
+    d->kinds = GPU_ANY;
+    d->tokens_min = 1;
+    d->tokens_max = UINT32_MAX;
+    d->rows_min = 1;
+    d->rows_max = UINT32_MAX;
+    return d;
+}
+
+static inline void set(gpu_dispatch *d, const char *name, double value) {
+    d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
+}
+
+static inline void bind(gpu_dispatch *d, gpu_binding b) { d->bindings[d->n_bindings++] = b; }
+static inline void bind_place(gpu_dispatch *d, gpu_place place, tern_vid v) {
+    bind(d, (gpu_binding){.place = place, .v = v});
+}
+
+static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
+    const tern_value *value = &p->g->values[v];
+    const tern_span *s = &p->memory.spans[v];
+    if (value->kind == TERN_VALUE_INPUT)
+        bind_place(d, GPU_INPUT_EMBEDS, v);
+    else if (gpu_is_logits(p->g, v))
+        bind_place(d, GPU_LOGITS, v);
+    else if (gpu_is_i8(value)) {
+        uint64_t bytes = gpu_i8_bytes(value->cols, p->n_batch);
+        bind(d, (gpu_binding){.place = GPU_POOL_I8, .offset = s->offset, .bytes = bytes});
+        bind(d, (gpu_binding){
+                    .place = GPU_POOL_I8, .offset = s->offset + bytes, .bytes = s->bytes - bytes});
+    } else
+        bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
+}
+
+static inline void bind_part(gpu_dispatch *d, const gpu_part *part) {
+    bind(d, (gpu_binding){.place = GPU_WEIGHT,
+                          .buffer = part->buffer,
+                          .offset = part->offset,
+                          .bytes = part->bytes});
+}
+
+static inline int64_t cols(const tern_plan *p, tern_vid v) { return p->g->values[v].cols; }
+static inline gpu_rows rows_of(const tern_plan *p, tern_vid v) {
+    return tern_graph_is_by(p->g, v, "outputs")     ? GPU_ROWS_OUTPUTS
+           : tern_graph_is_by(p->g, v, "sequences") ? GPU_ROWS_SEQUENCES
+           : gpu_is_counted(p->g, v) ? (gpu_rows)(GPU_ROWS_COUNTED + p->g->values[v].dim)
+                                     : GPU_ROWS_TOKENS;
+}
+static inline uint32_t groups(int64_t n, int64_t each) { return (uint32_t)((n + each - 1) / each); }
+
+// One kernel goes token by token, the other computes tiles of many.
+static inline void set_many(gpu_dispatch *d, bool many) {
+    d->kinds = many ? GPU_PROMPTS : GPU_STEPS;
+}
+// The parameters that all kernels of attention have (ops/gpu_op_attention.c).
+void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n);
+// Where a state's pages are in a table.
+static inline void set_pages(const tern_plan *p, gpu_dispatch *d, tern_vid state) {
+    set(d, "PAGE_GROUPS", p->layout.n_groups);
+    set(d, "PAGE_GROUP", tern_page_group_of(&p->layout, &p->g->values[state]));
+    d->uses_cache = true;
+}
+
+// Everything that writes or reads the logits runs only when they are wanted.
+static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) {
+    if (gpu_is_logits(p->g, out)) d->phase = GPU_PHASE_HEAD;
+}
+
+// Threads for a row of n elements: a power of two, as many as there is work for.
+static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
+    uint32_t most = p->device->workgroup_size_max, threads = 64;
+    while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
+    return threads;
+}
+
+// Whether products with this weight use codes and int8 activations.
+static inline bool has_codes(const tern_plan *p, tern_vid w) {
+    return p->weights[w]->info.kind != TERN_WEIGHT_FLOAT && !p->weights[w]->head;
+}
+
+static inline bool same_codes(const tern_weight *a, const tern_weight *b) {
+    const gpu_codes *c = &a->codes, *o = &b->codes;
+    return a->form == b->form && c->bits == o->bits && c->group == o->group &&
+           c->super == o->super && c->has_minima == o->has_minima && c->is_bf16 == o->is_bf16;
+}
+
+// The parameters of wide_codes.wgsl.
+static inline void set_wide_codes(gpu_dispatch *d, gpu_codes c) {
+    set(d, "BITS", c.bits);
+    set(d, "PARTS", (double)gpu_wide_parts(c));
+    if (c.super) set(d, "SUPER", c.super);
+    if (c.has_minima) set(d, "MINIMA", 1);
+    if (c.has_minima) set(d, "OFFSET", gpu_wide_offset(c));
+    if (c.is_bf16) set(d, "BF16", 1);
+}
+
+// The parameters of codes.wgsl, or of wide_codes.wgsl.
+static inline void set_codes(gpu_dispatch *d, const tern_weight *w) {
+    if (gpu_is_wide(w->codes)) {
+        set_wide_codes(d, w->codes);
+        return;
+    }
+    if (w->codes.group) set(d, "GROUP", w->codes.group);
+    if (w->codes.bits && w->codes.bits != 2) set(d, "BITS", w->codes.bits);
+}
+
+// How many matrices from `first` on can be one dispatch.
+static inline int neighbours(const tern_plan *p, const tern_node *n, int first) {
+    const gpu_part *a = &p->weights[n->in[1 + first]]->parts[0];
+    int count = 1;
+    for (; count < 3 && first + count < n->n_out; count++) {
+        const tern_weight *w = p->weights[n->in[1 + first + count]];
+        const gpu_part *b = &w->parts[0];
+        if (!same_codes(w, p->weights[n->in[1 + first]]) || b->buffer != a->buffer ||
+            b->offset < a->offset || w->n_parts > 1)
+            break;
+    }
+    return count;
+}
+
+static inline bool read_once(const tern_graph *g, tern_vid v) {
+    int n = g->values[v].kind == TERN_VALUE_OUTPUT;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++) n += g->nodes[i].in[k] == v;
+    return n == 1;
+}
+
+// A fused dispatch reads its input later than the graph says, when the memory plan may already have
+// given that memory to something that the dispatch writes.
+static inline bool is_apart(const tern_plan *p, tern_vid a, tern_vid b) {
+    const tern_span *s = &p->memory.spans[a], *t = &p->memory.spans[b];
+    return s->offset + s->bytes <= t->offset || t->offset + t->bytes <= s->offset;
+}
+
+static inline tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index,
+                                     tern_error *err) {
+    tern_vid v = tern_rope_factors_input(n, 0), more = tern_rope_factors_input(n, 1);
+    int i;
+    const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
+    const float *long_factors = more >= 0 ? p->weights[more]->vector : NULL;
+    TERN_TRY(tern_rope_list_find(&p->ropes, n, factors, long_factors, &i, err));
+    *index = (tern_vid)i;
+    return TERN_OK;
+}
+
+#endif

@@ -1,0 +1,600 @@
+// Few tokens, above all one: the ops between two points where every workgroup must wait for all
+// others become one dispatch each, five a layer.
+//
+//   norm, quantize, Q + K + V          norm_linear3
+//   RoPE, store, attention             attention_token, in parts of the positions
+//   join, norm, quantize, output +=    parts_linear_add
+//   norm, quantize, act(gate) * up     norm_glu
+//   norm, quantize, down +=            norm_linear_add
+//
+// Two to eight tokens, as speculation verifies them, read each weight once, so a product is two
+// dispatches: row_quantize or parts_quantize makes the rows; few_linear3, few_glu or few_linear_add
+// multiplies. A token gets the same bits as one that comes alone; speculation relies on that. So
+// the same text quantizes the rows, with as many threads.
+//
+// More rows of several sequences (GPU_MANY_STEPS) have the same bits too: their rows are quantized,
+// and attention computed, by the same dispatches, and the products are those of prompts, whose sums
+// are the same integers.
+//
+//   row_quantize, gemm                 Q + K + V
+//   attention_token, parts_quantize, gemm
+//   row_quantize, gemm                 gate, up
+//   glu_quantize, gemm                 act(gate) * up, norm, quantize; down
+//
+// The patterns are runs of neighbours in the graph, which is fused as far as any backend wants.
+// Anything else, and prompts, are left to the dispatches of ops/.
+#include "kernels/webgpu/ops/gpu_build.h"
+
+// ---- Recognizing -------------------------------------------------------------------------------
+
+typedef struct row {  // that is quantized
+    tern_vid x, norm; // norm -1: none
+    float eps;
+} row;
+
+// The quantized row that only `linear` reads, made by the node before it.
+static bool find_row(const tern_plan *p, const tern_node *n, const tern_node *linear, row *r) {
+    bool is_normed = n->op == TERN_OP_NORM_QUANTIZE;
+    if (!is_normed && n->op != TERN_OP_QUANTIZE) return false;
+    *r = (row){n->in[0], is_normed ? n->in[1] : -1, n->eps};
+    return linear->in[0] == n->out[0] && read_once(p->g, n->out[0]) &&
+           rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
+}
+
+// All products of a group are with codes, whole.
+static bool is_group(const tern_plan *p, const tern_node *n, int count) {
+    if (n->op != TERN_OP_LINEAR_GROUP || n->n_out != count) return false;
+    for (int i = 1; i <= count; i++)
+        if (!has_codes(p, n->in[i]) || p->weights[n->in[i]]->n_parts != 1) return false;
+    return true;
+}
+static bool is_add(const tern_plan *p, const tern_node *n) {
+    return n->op == TERN_OP_LINEAR_ADD && has_codes(p, n->in[1]) &&
+           p->weights[n->in[1]]->n_parts == 1;
+}
+
+// ---- Shapes ------------------------------------------------------------------------------------
+
+#define KEPT_X            8     // in ternary_row.wgsl
+#define KEPT_CODES        4     // tiles of a team, all loaded at once
+#define WORKGROUP_BYTES   16384 // that every device has
+#define WORKGROUP_THREADS 1024  // at most
+#define FEW_EACH          4     // in few.wgsl, EACH_MAX
+#define STAGED_MAX        8     // there, too
+
+// The work of a workgroup.
+typedef struct work {
+    gpu_codes codes;
+    int64_t n_cols;
+    uint32_t tiles; // about this many
+    uint32_t teams; // exactly this many; 0: any number
+    bool crowds;    // products in groups may take all of the memory
+    bool pairs;     // half of the tiles of each of two matrices
+} work;
+
+typedef struct shape {
+    uint32_t splits, steps, teams, tiles, threads;
+} shape;
+
+static uint32_t sum_bytes(const tern_plan *p, const shape *s) {
+    uint32_t share = p->device->subgroups ? 32 : 8;
+    return s->teams * s->tiles * (s->splits * 8 / share) * 8 * 4;
+}
+
+static uint32_t threads_max(const tern_plan *p) {
+    uint32_t most = p->device->workgroup_size_max;
+    return most < WORKGROUP_THREADS ? most : WORKGROUP_THREADS;
+}
+
+// Threads that share a row, for this number of steps.
+static uint32_t splits_of(uint32_t blocks, uint32_t steps) {
+    return (groups(blocks, steps) + 3) / 4 * 4;
+}
+
+// How many tiles the last of several workgroups would lack.
+static uint32_t unused(const work *w, const shape *s) {
+    uint32_t rest = w->tiles % (s->teams * s->tiles);
+    return rest ? s->teams * s->tiles - rest : 0;
+}
+
+// In groups each block of a row has a product of its own; the blocks of x have scales and sums.
+// With wide codes each group has a product, and beside it its scale and its minimum (PART_NEXT).
+static uint32_t wide_rows(const shape *s) { return (s->teams * s->tiles + 1) * GPU_TILE_ROWS; }
+static uint32_t product_bytes(const work *w, const shape *s) {
+    if (gpu_is_wide(w->codes)) {
+        uint32_t each = (uint32_t)gpu_wide_parts(w->codes) * (w->codes.has_minima ? 12 : 8);
+        return (uint32_t)gpu_blocks(w->n_cols) * (wide_rows(s) * each + 8);
+    }
+    return (uint32_t)gpu_blocks(w->n_cols) * (((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4 + 8);
+}
+
+static bool fits(const tern_plan *p, const shape *s, const work *w) {
+    bool in_groups = w->codes.group > 0;
+    if (s->tiles == 0 || s->tiles > s->splits) return false;
+    uint32_t bytes = s->splits * s->steps * GPU_BLOCK_COLS +                 // row
+                     s->threads * 16 / (p->device->subgroups ? 4 : 1) + 256; // norm, packing
+    bytes += in_groups ? product_bytes(w, s) : sum_bytes(p, s);
+    uint32_t most = in_groups ? p->device->workgroup_bytes_max : WORKGROUP_BYTES;
+    return bytes <= most && w->n_cols / 4 <= KEPT_X * s->threads;
+}
+
+// For one token. As many teams as there are threads for, unless some teams would have no work; an
+// even number of them for pairs.
+static bool find_shape(const tern_plan *p, const work *w, shape *best) {
+    uint32_t most = threads_max(p), blocks = (uint32_t)gpu_blocks(w->n_cols);
+    uint32_t each = w->pairs ? 2 : 1, least = UINT32_MAX;
+    shape s = {.steps = groups(8 * blocks, most / each / 32 * 32)};
+    s.splits = splits_of(blocks, s.steps);
+    for (s.teams = each; s.teams * s.splits * 8 <= most; s.teams += each) {
+        if (w->teams && s.teams != w->teams) continue;
+        s.threads = s.teams * s.splits * 8;
+        s.tiles = groups(w->tiles, s.teams);
+        if (s.tiles > KEPT_CODES) s.tiles = KEPT_CODES;
+        while (s.tiles > 1 && !fits(p, &s, w)) s.tiles--;
+        if (!fits(p, &s, w) || unused(w, &s) > least) continue;
+        least = unused(w, &s);
+        *best = s;
+    }
+    return least != UINT32_MAX;
+}
+
+// Bytes of the sums of n_tokens in few.wgsl; in groups, of the products of a step.
+static uint64_t few_bytes(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    if (!w->codes.group) return n_tokens * (uint64_t)sum_bytes(p, s);
+    if (gpu_is_wide(w->codes))
+        return s->splits * (uint64_t)gpu_wide_parts(w->codes) * wide_rows(s) * (4 * n_tokens + 8);
+    return n_tokens * (uint64_t)s->splits * ((s->teams * s->tiles) | 1) * GPU_TILE_ROWS * 4;
+}
+
+// The most that these may take: in groups half of the memory, which leaves more for the rows,
+// unless no shape fits that.
+static uint64_t few_bytes_max(const tern_plan *p, const work *w) {
+    if (!w->codes.group) return WORKGROUP_BYTES;
+    return p->device->workgroup_bytes_max / (w->crowds ? 1 : 2);
+}
+
+// As many threads for each row as there are, unless their products take too much memory.
+static void split_rows(const tern_plan *p, const work *w, shape *s, uint32_t n_tokens,
+                       uint32_t most) {
+    uint32_t blocks = (uint32_t)gpu_blocks(w->n_cols);
+    for (s->steps = groups(blocks, most);; s->steps++) {
+        s->splits = splits_of(blocks, s->steps);
+        if (s->splits <= 4 || few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w)) return;
+    }
+}
+
+// Whether there are threads for all results and memory for the parts they are added up from.
+static bool fits_few(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    uint32_t results = n_tokens * 8 * s->teams * s->tiles / (w->pairs ? 2 : 1);
+    return results <= s->threads && few_bytes(p, w, s, n_tokens) <= few_bytes_max(p, w);
+}
+
+// For few tokens: all tiles in teams of two, or of another number if that wastes less, and then as
+// many threads for each row as fit. A team of one always fits; in groups there are as many as do,
+// and no threads if none does.
+static shape try_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
+    static const uint32_t tiles[] = {2, 3, 4, 1};
+    uint32_t shares = groups(n_tokens, FEW_EACH), least = UINT32_MAX;
+    uint32_t most = threads_max(p) / 8 / shares;
+    uint32_t teams_max = most / 8 * 2; // of four threads a row; even
+    shape best = {0};
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        if (gpu_is_wide(w->codes) && tiles[i] > 2) continue; // registers for their codes
+        shape s = {.tiles = tiles[i], .teams = groups(w->tiles, tiles[i])};
+        if (s.teams > teams_max) s.teams = teams_max;
+        if (w->pairs && s.teams * s.tiles % 2) s.teams++;
+        for (uint32_t fewer = w->pairs && s.tiles % 2 ? 2 : 1;; s.teams -= fewer) {
+            split_rows(p, w, &s, n_tokens, most / s.teams / 4 * 4);
+            s.threads = 8 * s.splits * s.teams * shares;
+            if (!w->codes.group || s.teams <= fewer || fits_few(p, w, &s, n_tokens)) break;
+        }
+        if (!fits_few(p, w, &s, n_tokens) || unused(w, &s) >= least) continue;
+        least = unused(w, &s);
+        best = s;
+    }
+    return best;
+}
+
+static shape find_shape_few(const tern_plan *p, const work *w, uint32_t n_tokens) {
+    work crowded = *w;
+    crowded.crowds = true;
+    shape s = try_shape_few(p, w, n_tokens);
+    return s.threads > 0 ? s : try_shape_few(p, &crowded, n_tokens);
+}
+
+// How many of a batch's tokens a thread has sums for. All variants give the same bits.
+static const struct {
+    uint32_t tokens, min, max;
+} few_counts[] = {{2, 2, 2}, {4, 3, 4}, {GPU_FEW, 5, GPU_FEW}};
+#define N_FEW_COUNTS (sizeof few_counts / sizeof *few_counts)
+
+// ---- Products ----------------------------------------------------------------------------------
+
+// Ternary matrices that multiply a row, and the shapes of the work.
+typedef struct product {
+    const tern_node *linear;
+    int first, count; // of its matrices
+    row row;
+    tern_vid quantized; // the row in the graph
+    work work;
+    shape one;
+    uint32_t alone; // up to this many tokens, each makes its own row
+} product;
+
+// If weights are few, reading and unpacking them for each token costs less than a separate dispatch
+// that makes the rows first.
+static uint32_t alone_max(const tern_plan *p, uint32_t tiles, const work *w) {
+    uint64_t bytes = (uint64_t)tiles * gpu_tile_bytes(w->codes, w->n_cols);
+    uint64_t n = p->device->alone_bytes / bytes;
+    return n < 1 ? 1 : n > GPU_FEW ? GPU_FEW : (uint32_t)n;
+}
+
+static const tern_weight *first_of(const tern_plan *p, const product *f) {
+    return p->weights[f->linear->in[1 + f->first]];
+}
+
+static bool find_product(const tern_plan *p, product *f) {
+    const tern_node *linear = f->linear;
+    const tern_weight *w = first_of(p, f);
+    uint32_t tiles = 0;
+    for (int i = 1; i <= f->count; i++)
+        tiles += groups(p->weights[linear->in[f->first + i]]->n_rows, GPU_TILE_ROWS);
+    f->work.n_cols = w->n_cols;
+    f->work.codes = w->codes;
+    f->alone = alone_max(p, tiles, &f->work);
+    uint32_t each = f->work.pairs ? 2 : 1;
+    f->work.tiles = each * groups(tiles / each, GPU_WORKGROUPS);
+    for (size_t i = 0; i < N_FEW_COUNTS; i++)
+        if (find_shape_few(p, &f->work, few_counts[i].tokens).threads == 0) return false;
+    return find_shape(p, &f->work, &f->one);
+}
+
+// The parameters of ternary_tiles.wgsl; binds the weights.
+static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, const shape *s) {
+    static const char *const at[] = {"", "AT1", "AT2"}, *const tile[] = {"", "TILE1", "TILE2"};
+    static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
+    gpu_part span = first_of(p, f)->parts[0];
+    uint32_t n_tiles = 0;
+    set(d, "BLOCKS", (double)gpu_blocks(f->work.n_cols));
+    set(d, "SPLITS", s->splits);
+    set(d, "STEPS", s->steps);
+    set(d, "TEAMS", s->teams);
+    set(d, "TILES", s->tiles);
+    set(d, "THREADS", s->threads);
+    for (int i = 0; i < f->count; i++) {
+        const gpu_part *part = &p->weights[f->linear->in[1 + f->first + i]]->parts[0];
+        if (i > 0) {
+            set(d, at[i], (double)((part->offset - span.offset) / 16));
+            set(d, tile[i], n_tiles);
+        }
+        set(d, rows[i], (double)part->n_rows);
+        n_tiles += groups(part->n_rows, GPU_TILE_ROWS);
+        span.bytes = part->offset + part->bytes - span.offset;
+    }
+    set(d, "N_TILES", n_tiles);
+    set_codes(d, first_of(p, f));
+    if (f->work.pairs) set(d, "PAIRS", 1);
+    d->x = groups(n_tiles, s->teams * s->tiles);
+    bind_part(d, &span);
+}
+
+// The parameters of ternary_row.wgsl; binds the norm. The binding must exist: without a norm it is
+// a weight that is not read.
+static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
+    set(d, "COLS4", (double)(f->work.n_cols / 4));
+    set(d, "NORM", f->row.norm >= 0);
+    set(d, "EPS", (double)f->row.eps);
+    bind_part(d, &p->weights[f->row.norm >= 0 ? f->row.norm : f->linear->in[1]]->parts[0]);
+}
+
+// The same kernel for wide codes.
+static gpu_kernel kernel_for(const product *f, gpu_kernel kernel) {
+    if (!gpu_is_wide(f->work.codes)) return kernel;
+    switch (kernel) {
+    case GPU_NORM_LINEAR3: return GPU_WIDE_LINEAR3;
+    case GPU_NORM_GLU: return GPU_WIDE_GLU;
+    case GPU_NORM_LINEAR_ADD: return GPU_WIDE_LINEAR_ADD;
+    case GPU_PARTS_LINEAR_ADD: return GPU_WIDE_PARTS_ADD;
+    case GPU_FEW_LINEAR3: return GPU_WIDE_FEW_LINEAR3;
+    case GPU_FEW_GLU: return GPU_WIDE_FEW_GLU;
+    case GPU_FEW_LINEAR_ADD: return GPU_WIDE_FEW_LINEAR_ADD;
+    default: return kernel;
+    }
+}
+
+static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
+    gpu_dispatch *d = add(p, kernel_for(f, kernel), 0, GPU_ROWS_TOKENS);
+    d->kinds = GPU_FEW_STEPS;
+    d->tokens_max = f->alone;
+    set_tiles(p, d, f, &f->one);
+    set_row(p, d, f);
+    return d;
+}
+
+static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product *f) {
+    gpu_dispatch *d = add(p, kernel, 1, GPU_ROWS_TOKENS);
+    d->kinds = GPU_STEPS;
+    d->tokens_min = f->alone + 1; // 9: many steps only
+    d->tokens_max = GPU_FEW;
+    set(d, "THREADS", f->one.threads);
+    if (f->work.codes.group) set(d, "GROUP", f->work.codes.group);
+    set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
+    set_row(p, d, f);
+    return d;
+}
+
+static gpu_dispatch *add_row_quantize(tern_plan *p, const product *f) {
+    gpu_dispatch *d = add_quantize(p, GPU_ROW_QUANTIZE, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, f->quantized);
+    return d;
+}
+
+// The same for many rows act(gate) * up, which few rows have from their product: once gate and up
+// exist, which is after the dispatches of a later node.
+static void leave_glu_quantize(tern_plan *p, const product *f, tern_act_kind act, tern_vid up,
+                               const tern_node *after) {
+    gpu_dispatch *d = add(p, GPU_GLU_QUANTIZE, 1, GPU_ROWS_TOKENS);
+    d->kinds = GPU_MANY_STEPS;
+    set(d, "THREADS", f->one.threads);
+    if (f->work.codes.group) set(d, "GROUP", f->work.codes.group);
+    set(d, "Q_VECS", (double)(gpu_blocks(f->work.n_cols) * GPU_BLOCK_COLS / 16));
+    set(d, "ACT", act);
+    bind_value(p, d, up);
+    set_row(p, d, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, f->quantized);
+    p->later = *d;
+    p->later.node = (int32_t)(after - p->g->nodes);
+    p->n_dispatches--;
+}
+
+// Whether the rows fit in the workgroup's memory, and its threads can load them all at once.
+static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t n_tokens) {
+    uint64_t bytes = n_tokens * (uint64_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
+    return bytes + few_bytes(p, w, s, n_tokens) <= p->device->workgroup_bytes_max &&
+           bytes / 16 <= STAGED_MAX * s->threads;
+}
+
+static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_kind act,
+                    const tern_vid *out, int n_out) {
+    for (size_t i = 0; i < N_FEW_COUNTS; i++) {
+        uint32_t n_tokens = few_counts[i].tokens;
+        if (few_counts[i].max <= f->alone) continue;
+        shape s = find_shape_few(p, &f->work, n_tokens);
+        gpu_dispatch *d = add(p, kernel_for(f, kernel), 0, GPU_ROWS_TOKENS);
+        d->kinds = GPU_FEW_STEPS;
+        d->rows_each = GPU_FEW;
+        d->tokens_min = few_counts[i].min > f->alone ? few_counts[i].min : f->alone + 1;
+        d->tokens_max = few_counts[i].max;
+        set_tiles(p, d, f, &s);
+        set(d, "TOKENS", n_tokens);
+        set(d, "EACH", n_tokens < FEW_EACH ? n_tokens : FEW_EACH);
+        set(d, "STAGED", has_room(p, &f->work, &s, n_tokens));
+        set(d, "ACT", act);
+        bind_value(p, d, f->quantized);
+        for (int k = 0; k < n_out; k++) bind_value(p, d, out[k]);
+    }
+}
+
+// The products of a group: neighbours with codes of one kind are one. All have as many threads, so
+// that the row which each makes for itself is the same, to the bit.
+static int find_products(const tern_plan *p, const product *like, product out[3]) {
+    int n = 0;
+    for (int first = 0; first < 3; first += out[n++].count) {
+        product *f = &out[n];
+        *f = *like;
+        f->first = first;
+        f->count = neighbours(p, f->linear, first);
+        if (n > 0) f->work.teams = out[0].one.teams;
+        if (!find_product(p, f)) return 0;
+        if (f->one.threads != out[0].one.threads) return 0;
+    }
+    for (int i = 1; i < n; i++)
+        if (out[i].alone < out[0].alone) out[0].alone = out[i].alone;
+    for (int i = 1; i < n; i++) out[i].alone = out[0].alone;
+    return n;
+}
+
+// The results of all three, those of this product first: kernels bind three.
+static void order_results(const product *f, tern_vid out[3]) {
+    for (int i = 0; i < 3; i++) out[i] = f->linear->out[(f->first + i) % 3];
+}
+
+static size_t add_linear3(tern_plan *p, const tern_node *n) {
+    const tern_node *linear = n + 1;
+    product f[3] = {{.linear = linear, .quantized = n->out[0]}};
+    if (!is_group(p, linear, 3) || !find_row(p, n, linear, &f[0].row)) return 0;
+    for (int i = 0; i < 3; i++)
+        if (!is_apart(p, f[0].row.x, linear->out[i])) return 0;
+    const product like = f[0];
+    int count = find_products(p, &like, f);
+    tern_vid out[3];
+    for (int k = 0; k < count; k++) {
+        gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR3, &f[k]);
+        order_results(&f[k], out);
+        bind_value(p, d, f[k].row.x);
+        for (int i = 0; i < 3; i++) bind_value(p, d, out[i]);
+    }
+    if (count > 0) add_row_quantize(p, &f[0]);
+    for (int k = 0; k < count; k++) {
+        order_results(&f[k], out);
+        add_few(p, GPU_FEW_LINEAR3, &f[k], 0, out, 3);
+    }
+    return count > 0 ? 2 : 0;
+}
+
+static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gate) {
+    gpu_dispatch *d = add_one(p, GPU_NORM_GLU, f);
+    set(d, "ACT", act);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, gate);
+    add_row_quantize(p, f);
+    add_few(p, GPU_FEW_GLU, f, act, &gate, 1);
+}
+
+static void add_down(tern_plan *p, const product *f) {
+    const tern_vid *out = f->linear->out;
+    gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR_ADD, f);
+    bind_value(p, d, f->row.x);
+    bind_value(p, d, out[0]);
+    add_row_quantize(p, f)->kinds = GPU_FEW_STEPS;
+    add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
+}
+
+// The gated row lies where the gate would.
+static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) {
+    const tern_node *linear = n + 1, *glu = n + 2;
+    size_t count = glu->op == TERN_OP_GLU ? 5 : 4;
+    const tern_node *quantize = n + count - 2, *down = n + count - 1;
+    if (n_left < count) return 0;
+    product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
+    product out = {.linear = down, .count = 1, .quantized = quantize->out[0]};
+    if (!is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 || !find_row(p, n, linear, &in.row))
+        return 0;
+    tern_vid gate = linear->out[0], up = linear->out[1];
+    if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
+        out.row = (row){gate, glu->in[2], glu->eps};
+    else if (glu->op != TERN_OP_GLU || quantize->op != TERN_OP_QUANTIZE ||
+             quantize->in[0] != glu->out[0] || !read_once(p->g, glu->out[0]))
+        return 0;
+    else
+        out.row = (row){gate, -1, 0};
+    if (!is_add(p, down) || down->in[0] != quantize->out[0] || glu->in[0] != gate ||
+        glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) ||
+        !read_once(p->g, quantize->out[0]) || !is_apart(p, in.row.x, gate) ||
+        !is_apart(p, gate, down->out[0]) || !find_product(p, &in) || !find_product(p, &out))
+        return 0;
+    add_glu(p, &in, glu->act, gate);
+    add_down(p, &out);
+    leave_glu_quantize(p, &out, glu->act, up, quantize);
+    return count;
+}
+
+// ---- Attention ---------------------------------------------------------------------------------
+
+#define ATTENTION_THREADS 512
+#define KEPT_WORDS        16 // in attention_token.wgsl
+
+// As many as workgroup memory has room for: the query, the batch's own keys and values, a tile's
+// scores and sums, and what the reduction takes.
+static uint32_t attention_threads(const tern_device *d, uint32_t half) {
+    uint32_t threads = ATTENTION_THREADS;
+    uint32_t fixed = 8 * half + GPU_FEW * 2 * half * 8 + 512;
+    uint32_t each = 4 + 8 + (d->subgroups ? 0 : 8);
+    while (threads > 0 &&
+           (threads > d->workgroup_size_max || fixed + threads * each > d->workgroup_bytes_max))
+        threads /= 2;
+    return threads;
+}
+
+// Positions of a tile: as many as a workgroup's registers can hold keys and values of.
+static uint32_t positions_of_tile(uint32_t threads, uint32_t half) {
+    uint32_t n = threads;
+    while (n > 1 &&
+           (groups(half, threads / n) > KEPT_WORDS || groups(n, threads / half) > KEPT_WORDS))
+        n /= 2;
+    return n;
+}
+
+static void bind_parts(gpu_dispatch *d, uint64_t offset, uint64_t bytes) {
+    bind(d, (gpu_binding){.place = GPU_PARTS, .offset = offset, .bytes = bytes});
+}
+
+typedef struct where {
+    tern_vid rope;
+    uint32_t threads, tile;
+    uint64_t rows_bytes, info_bytes; // of all rows' parts
+} where;
+
+static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const tern_node *n,
+                                         const tern_node *attention, where w) {
+    gpu_dispatch *d = add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
+    d->rows_each = w.tile;
+    d->window = (uint32_t)attention->window;
+    d->by_token = true;
+    set(d, "THREADS", w.threads);
+    gpu_set_attention(p, d, attention);
+    set(d, "N_ROT", n->rope.n_rot);
+    set(d, "HALVES", n->rope.halves);
+    set(d, "PART", w.tile);
+    set(d, "PARTS_MAX", GPU_PARTS_MAX);
+    set(d, "TOKENS", n_tokens);
+    bind_place(d, GPU_ANGLES, w.rope);
+    for (int i = 0; i < 3; i++) bind_value(p, d, n->in[i]);
+    bind_place(d, GPU_STATE, n->in[3]);
+    bind_place(d, GPU_STATE, n->in[4]);
+    bind_parts(d, 0, w.rows_bytes + w.info_bytes);
+    set(d, "INFO_AT", (double)(w.rows_bytes / 8));
+    return d;
+}
+
+// The parameters of a row that attention has left in parts; they follow the dispatch's other ones.
+static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_node *attention,
+                              where w, tern_vid out) {
+    set(d, "HEAD4", attention->head_dim / 4);
+    set(d, "PART", w.tile);
+    set(d, "SEES", attention->window);
+    bind_parts(d, 0, w.rows_bytes);
+    bind_value(p, d, out);
+    bind_parts(d, w.rows_bytes, w.info_bytes);
+}
+
+// Output += product of such a row.
+static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
+    const tern_vid *out = f->linear->out;
+    bind_row_in_parts(p, add_one(p, GPU_PARTS_LINEAR_ADD, f), attention, w, out[0]);
+    bind_row_in_parts(p, add_quantize(p, GPU_PARTS_QUANTIZE, f), attention, w, f->quantized);
+    add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
+}
+
+// Rows of steps that are computed together, at most.
+static int32_t steps_rows(const tern_plan *p) {
+    int32_t n = p->n_batch < GPU_STEPS_ROWS ? p->n_batch : GPU_STEPS_ROWS;
+    return n < GPU_FEW ? GPU_FEW : n;
+}
+
+static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count, tern_error *err) {
+    const tern_node *attention = n + 1, *quantize = n + 2, *linear = n + 3;
+    product f = {.linear = linear, .count = 1, .quantized = quantize->out[0]};
+    if (attention->op != TERN_OP_ATTENTION || attention->in[0] != n->out[0] ||
+        attention->in[1] != n->in[3] || attention->in[2] != n->in[4] ||
+        !read_once(p->g, n->out[0]) || !read_once(p->g, attention->out[0]) || !is_add(p, linear) ||
+        !find_row(p, quantize, linear, &f.row) || f.row.x != attention->out[0] ||
+        !find_product(p, &f))
+        return TERN_OK;
+    if (attention->bidirectional || attention->head_dim % 4 != 0 || attention->head_dim > 256)
+        return TERN_OK;
+    uint32_t half = (uint32_t)attention->head_dim / 2;
+    uint32_t threads = attention_threads(p->device, half);
+    if (threads < half) return TERN_OK;
+    uint32_t tile = positions_of_tile(threads, half);
+    uint64_t row_bytes = (uint64_t)f.work.n_cols * sizeof(float);
+    uint64_t n_parts = (uint64_t)steps_rows(p) * GPU_PARTS_MAX;
+    uint64_t rows_bytes = gpu_round(n_parts * row_bytes, 256);
+    uint64_t info_bytes = n_parts * (uint64_t)attention->n_heads * 8;
+    if (p->parts_bytes < rows_bytes + info_bytes) p->parts_bytes = rows_bytes + info_bytes;
+    tern_vid rope;
+    TERN_TRY(rope_index(p, n, &rope, err));
+
+    where w = {rope, threads, tile, rows_bytes, info_bytes};
+    gpu_dispatch *one = add_attention_token(p, 1, n, attention, w);
+    one->kinds = GPU_FEW_STEPS;
+    one->tokens_max = 1;
+    gpu_dispatch *more = add_attention_token(p, GPU_FEW, n, attention, w);
+    more->kinds = GPU_STEPS;
+    more->tokens_min = 2;
+    add_output(p, &f, attention, w);
+    *count = 4;
+    return TERN_OK;
+}
+
+tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err) {
+    const tern_node *n = &p->g->nodes[i];
+    size_t n_left = p->g->n_nodes - i;
+    *count = 0;
+    if (n->op == TERN_OP_ROPE_STORE && n_left >= 4) return add_attention(p, n, count, err);
+    if (n_left >= 2) *count = add_linear3(p, n);
+    if (*count == 0 && n_left >= 4) *count = add_feed_forward(p, n, n_left);
+    return TERN_OK;
+}
