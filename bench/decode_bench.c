@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/single_test.h"
 #include "kernels/webgpu/device/gpu.h"
 #include "models/models.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/kernels.h"
 

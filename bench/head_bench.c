@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/head/head.h"
 
 enum { N_ROWS = 128256, N_IN = 2560, N_QUERIES = 8, N_MOST = 32, N_RUNS = 12, MAX_K = 1024 };

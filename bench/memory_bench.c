@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "store/store_recall.h"
 
 enum { N_WORDS = 50000, N_CENTRES = 2000, WORDS = 60, QUERY_WORDS = 6, HITS = 10 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/hash.h"
 #include "kernels/webgpu/train/gpu_train.h"
 #include "models/models.h"

@@ -3,7 +3,7 @@
 #include "bench/train_cpu.h"
 
 #include <stdio.h>
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/cpu/train/cpu_train.h"
 
 static void name_step(const tern_program *p, const tern_node *n, int32_t n_tokens,

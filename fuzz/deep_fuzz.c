@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
-#include "base/json.h"
-#include "base/json_write.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 #include "fuzz/support.h"
 #include "grammar/mask/automaton.h"
 #include "input/jinja/jinja.h"

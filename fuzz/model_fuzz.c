@@ -1,6 +1,6 @@
 // Fuzzing of a whole model, as GGUF: opened, asked for tokens and a chat, reported on. Half of the
 // inputs are read as where files cannot be mapped.
-#include "base/blob.h"
+#include "base/file/blob.h"
 #include "base/hash.h"
 #include "fuzz/support.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "input/input.h"
 #include "tern_tools.h"
 

@@ -51,7 +51,7 @@ $(SWITCH_$(1)) ?= $$(call there,$(1))
 $(SWITCH_$(1)) := $$($(SWITCH_$(1)))
 endef
 $(foreach p,$(PARTS),$(eval $(call part_rule,$(p))))
-# Libraries of which only some commands know are loaded by them (src/base/lazy.h), not at every start.
+# Libraries of which only some commands know are loaded by them (src/base/os/lazy.h), not at every start.
 # LAZY= links them, and so does a static program.
 LAZY ?= $(if $(or $(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
 LAZY := $(LAZY)

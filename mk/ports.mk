@@ -1,10 +1,10 @@
 # Other systems, by cross compilers: all of src must compile, and the tests of what a system gives
-# (src/base/os_test.c) run where something here can run them. Nothing is linked or shipped.
+# (src/base/os/os_test.c) run where something here can run them. Nothing is linked or shipped.
 # Debian's packages: gcc-mingw-w64-x86-64 and wine64; clang-19, wasi-libc and nodejs.
 OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(IMAGE_SRC) src/media/sound_file.c,$(LIB_SRC)) \
              $(if $(filter memory,$(PARTS_IN)),src/store/store_none.c) $(if $(filter images,$(PARTS_IN)),src/media/image_none.c) \
              $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c)
-OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os_test.c \
+OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os/os_test.c \
              tests/plain_harness.c
 OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O2 $(WARNINGS) -ffp-contract=off -fno-math-errno \
                -DPCRE2_STATIC -DUTF8PROC_STATIC -Iinclude -Isrc -I. -I$(BUILD)/gen
@@ -20,7 +20,7 @@ $(BUILD)/windows/obj/src/kernels/webgpu/device/gpu_shaders.o $(BUILD)/wasm/obj/s
 
 # They have what the system gives but for libraries that are loaded: glibc's dlopen would end them.
 .PHONY: static-test
-$(BUILD)/os_test_static: $(call obj,$(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os_test.c src/base/lazy_test.c tests/plain_harness.c) FORCE
+$(BUILD)/os_test_static: $(call obj,$(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os/os_test.c src/base/os/lazy_test.c tests/plain_harness.c) FORCE
 	$(call again,link,$(CC) $(ALL_CFLAGS) -static -o $@ $(made_of) -lm -pthread 2>/dev/null)
 static-test: $(BUILD)/os_test_static
 	cd $(BUILD) && ./os_test_static
@@ -30,7 +30,7 @@ static-test: $(BUILD)/os_test_static
 WINDOWS_CC ?= x86_64-w64-mingw32-gcc
 WINE       ?= $(firstword $(shell command -v wine64 wine) $(wildcard /usr/lib/wine/wine64) wine)
 # -Wno-format: mingw judges formats by the old printf, and links the standard one.
-WINDOWS_CFLAGS = $(OTHER_CFLAGS) -Wno-format -D_WIN32_WINNT=0x0A00 -include src/base/os_windows.h \
+WINDOWS_CFLAGS = $(OTHER_CFLAGS) -Wno-format -D_WIN32_WINNT=0x0A00 -include src/base/os/os_windows.h \
                  -I$(BUILD)/other/include
 WINDOWS_ISAS = avx2 avx512 avx512bf16
 $(foreach i,$(WINDOWS_ISAS),$(eval $(BUILD)/windows/obj/%_$(i).o: WINDOWS_CFLAGS += $(FLAGS_$(i))))
@@ -76,8 +76,8 @@ WASM_VARIANTS      = simd128 relaxed
 WASM_FLAGS_simd128 = -msimd128
 WASM_FLAGS_relaxed = -msimd128 -mrelaxed-simd
 WASM_KERNEL_SRC = $(filter-out $(TEST_PATTERN) src/base/os_% src/base/os/os_% src/base/file/os_%,$(filter $(KERNEL_PARTS),$(OTHER_SRC))) \
-                  src/base/os_wasm.c src/base/os_file.c src/base/os_posix_file.c \
-                  src/base/os_named_folder.c $(call isa_files,wasm)
+                  src/base/os/os_wasm.c src/base/os/os_file.c src/base/os/os_posix_file.c \
+                  src/base/os/os_named_folder.c $(call isa_files,wasm)
 WASM_KERNEL_TEST_SRC = $(filter src/kernels/%,$(KERNEL_TEST_SRC)) tests/plain_harness.c
 define wasm_kernels
 $(call wasm_objects,$(BUILD)/wasm/$(1),-O3 $(WASM_FLAGS_$(1)) -I$(BUILD)/other/include,WebAssembly $(1),$(BUILD)/other/include/pcre2.h)

@@ -148,7 +148,7 @@ $(1): $(2) mk/web.mk $$(WEB_AFTER_$(3)) $(WEB_TOOLS)
 endef
 # wasi-libc was compiled without threads: its errno, declared thread-local, is one word for all, and only
 # the engine's own thread may call it. The others compute; the heap, which they share, has a lock
-# (base/os_wasm.c).
+# (base/os/os_wasm.c).
 WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
                    --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
 .SECONDARY: $(WEB_OTHERS)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/strbuf.h"
 #include "session/chat/agent.h"
 #include "tests/harness.h"

@@ -4,7 +4,7 @@
 #ifndef TERN_TESTS_BLOBS_H
 #define TERN_TESTS_BLOBS_H
 
-#include "base/blob.h"
+#include "base/file/blob.h"
 
 // Until the test ends, or until test_let_go; the file must stay open where it is mapped. NULL: they
 // cannot be read.

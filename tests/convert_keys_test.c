@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/json_write.h"
-#include "base/os_file.h"
+#include "base/json/json_write.h"
+#include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "blobs.h"
 #include "closeness.h"

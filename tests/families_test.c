@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "formats/formats.h"
 #include "blobs.h"
 #include "goldens.h"

@@ -1,7 +1,7 @@
 // Calls that a grammar allows are calls to those who read answers: random texts of each family's
 // grammar, read by the family's reader, are calls of tools with arguments that satisfy the schema.
 #include <string.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "grammar/grammar.h"
 #include "input/answer/answer.h"
 #include "tests/harness.h"

@@ -2,7 +2,7 @@
 #ifndef TERN_TESTS_GRAMMAR_DATA_H
 #define TERN_TESTS_GRAMMAR_DATA_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/strbuf.h"
 #include "grammar/grammar.h"
 #include "input/input.h"

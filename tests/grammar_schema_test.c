@@ -3,7 +3,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/strbuf.h"
 #include "grammar/grammar.h"
 #include "tests/grammar_data.h"

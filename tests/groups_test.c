@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "formats/formats.h"
 #include "blobs.h"
 #include "harness.h"

@@ -7,7 +7,7 @@
 #include <turbojpeg.h>
 #include <webp/encode.h>
 #include "base/alloc.h"
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 #include "blobs.h"
 #include "formats/formats.h"
 #include "harness.h"

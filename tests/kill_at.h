@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tests/harness.h"
 
 // Forks of a process under a sanitizer are slow: there not every call is tried.

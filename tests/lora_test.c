@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "formats/formats.h"
 #include "tern_tools.h"
 #include "tests/blobs.h"

@@ -3,8 +3,8 @@
 // own.
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
-#include "base/os_file.h"
+#include "base/json/json.h"
+#include "base/os/os_file.h"
 #include "blobs.h"
 #include "closeness.h"
 #include "gpu_fixture.h"

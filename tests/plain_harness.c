@@ -3,7 +3,7 @@
 // chooses those whose names begin with it.
 #include <stdarg.h>
 #include <string.h>
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tests/harness.h"
 
 static test_case *first;

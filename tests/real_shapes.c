@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "tiny_model.h"
 
 // ---- Shapes, as the models' own config.json has them --------------------------------------------

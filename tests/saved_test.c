@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "harness.h"
 #include "runtime/runtime.h"
 #include "tern.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "blobs.h"
 #include "formats/formats.h"
 #include "gpu_fixture.h"

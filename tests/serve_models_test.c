@@ -4,7 +4,7 @@
 #include <string.h>
 #include "apps/serve/registry.h"
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "tests/harness.h"
 
 // ---- Times -------------------------------------------------------------------------------------

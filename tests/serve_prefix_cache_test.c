@@ -7,8 +7,8 @@
 #include "apps/serve/slots.h"
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_file.h"
-#include "base/os_time.h"
+#include "base/os/os_file.h"
+#include "base/os/os_time.h"
 #include "tests/harness.h"
 
 static uint64_t random_state;

@@ -6,7 +6,7 @@
 #include <time.h>
 #include "apps/serve/generation_request.h"
 #include "apps/serve/away.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/alloc.h"
 #include "tests/harness.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 #include "harness.h"
 #include "media/sound.h"
 

@@ -3,7 +3,7 @@
 #ifndef TERN_TESTS_TINY_MODEL_H
 #define TERN_TESTS_TINY_MODEL_H
 
-#include "base/dtype.h"
+#include "base/dtype/dtype.h"
 #include "base/status.h"
 #include "formats/formats.h"
 

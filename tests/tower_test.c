@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "blobs.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "formats/formats.h"
 #include "harness.h"
 #include "runtime/runtime.h"

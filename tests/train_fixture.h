@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "input/tokenizer/tok_small.h"
 #include "tests/harness.h"
 #include "tests/shard_fixture.h"

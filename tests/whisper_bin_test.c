@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "blobs.h"
 #include "formats/formats.h"

@@ -179,8 +179,8 @@ says web/chat/models.ts "size: $bytes,"
 says docs/images/chat.svg "(bitnet-b1.58, $(million "$weights")M weights)"
 says docs/images/chat.svg "context of $(field context_length) tokens" # else: tools/readme_picture.sh
 sed -n 's/^TERN_DTYPE_ROW([A-Z0-9_]*, "\(I2_S\|TQ[12]_0\)", \([0-9]*\), \([0-9]*\), \([0-9]*\)).*/\1 \2 \3 \4/p' \
-    src/base/dtype.inc >"$work/types"
-[ "$(wc -l <"$work/types")" = 3 ] || wrong "src/base/dtype.inc has not the three ternary types"
+    src/base/dtype/dtype.inc >"$work/types"
+[ "$(wc -l <"$work/types")" = 3 ] || wrong "src/base/dtype/dtype.inc has not the three ternary types"
 while read -r name id block size; do
     bits=$(awk "BEGIN { b = $size * 8 / $block; printf b * 1000 == int(b * 1000) ? \"%.3f\" : \"%.4f\", b }")
     says docs/formats.md "| $name | GGUF, type $id | $block | $size | $bits |"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Names of files have any length and any characters: no buffer of a fixed size for one, no path made
 # by snprintf, no glob() over names, which treats [ ] * ? in them as wildcards. Files are written by
-# base/out_set.c alone (logs that grow: tern_file_open_log). Tests may do all of this.
+# base/file/out_set.c alone (logs that grow: tern_file_open_log). Tests may do all of this.
 set -eu
 status=0
 refuse() { # PATTERN REASON [FILES TO LEAVE OUT]
@@ -18,5 +18,5 @@ refuse 'char ([^*;()]*[^a-z*;()])?(history_)?(path|folder|dir|file|pattern|progr
     'a fixed buffer for a path: tern_strbuf, text or tern_path_join'
 refuse 'snprintf\(.*"[^"]*%s/' 'a path in a fixed buffer: tern_strbuf, text or tern_path_join'
 refuse '(fopen|freopen)\([^;]*"[wa]|(^|[^a-z_])creat\(|O_TRUNC|(^|[^a-z_])rename\(|mkstemp' \
-    'files are written by base/out_set.c' 'src/base/(out_set|os_[a-z]+_file)\.c:'
+    'files are written by base/file/out_set.c' 'src/base/(file/out_set|os/os_[a-z]+_file)\.c:'
 exit $status

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every symbol that the library's files define for one another begins with tern_, but for the private
-# ones of the backends (cpu_, gpu_) and the stubs of src/base/lazy.h. What is installed, shared or static, defines for others to link
+# ones of the backends (cpu_, gpu_) and the stubs of src/base/os/lazy.h. What is installed, shared or static, defines for others to link
 # what the headers in include/ declare, and nothing else.
 # usage: check_symbols.sh LIBTERN.A PUBLIC_LIBTERN.A
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A C file with a stub for each function of libraries that some objects call: src/base/lazy.h.
+# A C file with a stub for each function of libraries that some objects call: src/base/os/lazy.h.
 #
 #     tools/lazy_stubs.sh NAME 'WORDS FOR PEOPLE' 'CC' '-lLIBRARY ...' OBJECT... >FILE
 set -eu
@@ -20,7 +20,7 @@ comm -12 "$dir/there" "$dir/called" >"$dir/stubs"
 [ -n "$files" ] && [ -s "$dir/stubs" ] || { echo "$flags: no function of theirs is called" >&2; exit 1; }
 
 echo "// Made by tools/lazy_stubs.sh."
-echo '#include "base/lazy.h"'
+echo '#include "base/os/lazy.h"'
 echo "static const char *const libraries[] = {"
 for file in $files; do echo "    \"$file\","; done
 echo "    0};"

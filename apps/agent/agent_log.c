@@ -3,8 +3,8 @@
 
 #include <string.h>
 #include <time.h>
-#include "base/json_write.h"
-#include "base/os_file.h"
+#include "base/json/json_write.h"
+#include "base/os/os_file.h"
 
 tern_status agent_log_open(agent_log *log, const char *path, tern_error *err) {
     *log = (agent_log){.fd = -1, .path = path};

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "apps/agent/tools.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define DEPTH_MAX     100
 #define BYTES_MAX     1000

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 // ---- Starting ----------------------------------------------------------------------------------
 

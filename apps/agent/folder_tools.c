@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include "apps/agent/tools.h"
 #include "base/alloc.h"
-#include "base/json.h"
-#include "base/os_file.h"
+#include "base/json/json.h"
+#include "base/os/os_file.h"
 #include "base/utf8.h"
 
 #define READ_BYTES  ((size_t)1 << 20) // of a file in one call, if the model may read as much

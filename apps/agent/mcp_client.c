@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #define MODERN_VERSION      "2026-07-28"
 #define LEGACY_VERSION      "2025-11-25"

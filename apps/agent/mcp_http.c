@@ -10,8 +10,8 @@
 #include <strings.h>
 #include "apps/hub/curl_options.h"
 #include "base/alloc.h"
-#include "base/lazy.h"
-#include "base/os_time.h"
+#include "base/os/lazy.h"
+#include "base/os/os_time.h"
 
 #define REPLY_SECONDS 10.0
 #define REFUSAL_BYTES 4096

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "apps/agent/mcp_client.h"
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 typedef struct stdio {
     mcp_client *client;

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "apps/agent/tools.h"
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define HITS_MOST 6
 

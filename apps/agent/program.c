@@ -8,9 +8,9 @@
 #include "apps/agent/child.h"
 #include "apps/agent/tools.h"
 #include "base/alloc.h"
-#include "base/json_write.h"
-#include "base/os_file.h"
-#include "base/os_time.h"
+#include "base/json/json_write.h"
+#include "base/os/os_file.h"
+#include "base/os/os_time.h"
 
 #define FILE_MAX    ((size_t)1 << 20)
 #define OUTPUT_MAX  ((size_t)64 << 10) // kept of the output, unless the file says otherwise

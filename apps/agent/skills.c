@@ -9,8 +9,8 @@
 #include <string.h>
 #include "apps/agent/tools.h"
 #include "base/alloc.h"
-#include "base/json_write.h"
-#include "base/os_file.h"
+#include "base/json/json_write.h"
+#include "base/os/os_file.h"
 #include "base/utf8.h"
 
 #define SKILL_BYTES       ((size_t)1 << 20)

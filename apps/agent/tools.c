@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "base/utf8.h"
 
 static bool is_taken(const agent_tools *t, const char *name) {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <utf8proc.h>
 #include <wchar.h>
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 
 #define HISTORY_MAX 1000
 #define PASTE_MAX   ((size_t)1 << 20) // bytes; longer input is cut

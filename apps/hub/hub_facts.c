@@ -1,7 +1,7 @@
 // Facts about a model, from tern_inspect's report on its files.
 #include <string.h>
 #include "apps/hub/hub_private.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/status.h"
 #include "tern_tools.h"
 

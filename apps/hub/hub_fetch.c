@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include "apps/hub/curl_options.h"
 #include "base/alloc.h"
-#include "base/json.h"
-#include "base/lazy.h"
+#include "base/json/json.h"
+#include "base/os/lazy.h"
 
 #define REDIRECTS_MAX 8
 #define STALL_SECONDS 30L // after this time without a byte the connection counts as cut

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/status.h"
 
 // ---- Kinds of files ----------------------------------------------------------------------------

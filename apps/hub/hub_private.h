@@ -3,7 +3,7 @@
 #define TERN_HUB_PRIVATE_H
 
 #include "apps/hub/hub_name.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 
 #define HUB_STATE ".tern-pull" // in a repository's folder: the files so far of a pull
 

@@ -9,7 +9,7 @@
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 #define ENDPOINT "https://huggingface.co"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
-#include "base/os_library.h"
+#include "base/os/os_library.h"
 #include "base/status.h"
 
 #define DEPTH_MAX 4 // OWNER/NAME/FOLDER/file.gguf

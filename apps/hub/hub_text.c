@@ -4,7 +4,7 @@
 #include <string.h>
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/status.h"
 
 #define TEXT_MOST ((size_t)64 << 20)

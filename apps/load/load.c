@@ -10,9 +10,9 @@
 #include <string.h>
 #include "apps/load/load_stream.h"
 #include "base/alloc.h"
-#include "base/json_write.h"
-#include "base/lazy.h"
-#include "base/os_time.h"
+#include "base/json/json_write.h"
+#include "base/os/lazy.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 #define WAIT_MS     20   // at most, until the next check

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "apps/load/load_page.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/status.h"
 
 enum { P50 = 50, P90 = 90, P99 = 99, MOST = 100 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 static const tern_json *first_of(const tern_json_doc *doc, const char *name) {
     return tern_json_first(doc, tern_json_get(doc, tern_json_root(doc), name));

@@ -6,8 +6,8 @@
 #ifndef TERN_MCP_JSONRPC_H
 #define TERN_MCP_JSONRPC_H
 
-#include "base/json.h"
-#include "base/json_write.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 
 typedef enum jsonrpc_code {
     JSONRPC_PARSE_ERROR = -32700,

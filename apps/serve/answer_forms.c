@@ -4,7 +4,7 @@
 #include <string.h>
 #include "apps/serve/long_text.h"
 #include "base/alloc.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 shared_grammar *format_open(const served *s, const format_wanted *w, api_error *e) {
     tern_error err = {0};

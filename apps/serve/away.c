@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 static request *of(task *e) { return (request *)((char *)e - offsetof(request, away)); }
 

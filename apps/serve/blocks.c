@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 // Nine letters and digits: the longest id that all templates accept (Mistral's requires exactly
 // nine).

@@ -13,7 +13,7 @@
 #include "apps/serve/away.h"
 #include "apps/serve/loop.h"
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #define READ_AHEAD     65536              // bytes of later requests that are read from the socket
 #define UNREAD_MAX     ((size_t)16 << 20) // bytes of a stream that its client has not read

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/utf8.h"
 
 #define LOGPROB_BYTES 64 // of a token's likelihood in JSON, about

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 
 #define ITEMS_MAX 2048
 

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 // In llama-server's errors the code is the status, as a number.
 static void put_error(tern_json_writer *w, const request *req, const api_error *e) {

@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "tern.h"
 #include "tern_embed.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 // ---- On the thread that opens and closes -------------------------------------------------------

@@ -7,7 +7,7 @@
 #include "apps/serve/away.h"
 #include "apps/serve/route.h"
 #include "base/alloc.h"
-#include "base/json_index.h"
+#include "base/json/json_index.h"
 #include "base/utf8.h"
 
 // ---- What is compressed ------------------------------------------------------------------------

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "apps/serve/notify.h"
-#include "base/lazy.h"
-#include "base/os_time.h"
+#include "base/os/lazy.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 #define WRITE_SECONDS 60 // to write prefixes in memory to disk at the end

@@ -6,7 +6,7 @@
 #include "apps/serve/away.h"
 #include "apps/serve/mcp_server.h"
 #include "base/alloc.h"
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 #include "tern_memory.h"
 
 #define HITS_MAX  100

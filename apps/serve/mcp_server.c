@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #define PROGRESS_SECONDS 0.1 // between two messages about it
 

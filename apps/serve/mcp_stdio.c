@@ -8,7 +8,7 @@
 #include "apps/serve/long_body.h"
 #include "apps/serve/mcp_server.h"
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 typedef struct pipe_request { // a message, until its answer is out
     request req;

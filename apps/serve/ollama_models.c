@@ -6,7 +6,7 @@
 #include <time.h>
 #include "apps/serve/interfaces.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 // The version of Ollama's interface that is supported here: some clients compare it.
 #define OLLAMA_LEVEL "0.12.11"

@@ -1,7 +1,7 @@
 #include "apps/serve/prefix_cache.h"
 
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 // ---- Tiers -------------------------------------------------------------------------------------

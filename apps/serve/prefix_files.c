@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_file.h"
-#include "base/os_thread.h"
-#include "base/os_time.h"
+#include "base/os/os_file.h"
+#include "base/os/os_thread.h"
+#include "base/os/os_time.h"
 
 #define NAME_BEGIN    "tern-prefix-" // then the digest, a dash, the text's hash
 #define NAME_END      ".session"

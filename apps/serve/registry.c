@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "tern.h"
 #include "base/hash.h"
-#include "base/os_file.h"
-#include "base/os_time.h"
+#include "base/os/os_file.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 #define LOOK_AGAIN    2   // seconds between two looks at the folder

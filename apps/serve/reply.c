@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 // ---- Errors ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 #include "apps/serve/texts.h"
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 void request_name(request *req) {
     server *s = req->server;

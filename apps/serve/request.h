@@ -9,8 +9,8 @@
 #include "apps/serve/registry.h"
 #include "apps/serve/serve.h"
 #include "apps/serve/share.h"
-#include "base/json.h"
-#include "base/json_write.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 
 typedef struct server {
     const serve_desc *desc;

@@ -15,7 +15,7 @@
 #include "apps/serve/texts.h"
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 static const route routes[] = {
     {"GET", "/", &error_format_openai, page_home, NEEDS_NOTHING},

@@ -4,8 +4,8 @@
 #include "apps/serve/share.h"
 #include "apps/serve/waiting.h"
 #include "base/alloc.h"
-#include "base/os_thread.h"
-#include "base/os_time.h"
+#include "base/os/os_thread.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 typedef struct visit {

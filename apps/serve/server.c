@@ -4,8 +4,8 @@
 #include "apps/serve/generation_request.h"
 #include "apps/serve/item_store.h"
 #include "apps/serve/mcp_server.h"
-#include "base/os_file.h"
-#include "base/os_thread.h"
+#include "base/os/os_file.h"
+#include "base/os/os_thread.h"
 #include "tern.h"
 
 // It is small and stays open.

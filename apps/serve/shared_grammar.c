@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define KEPT_MAX 32 // grammars of a model, with their cached masks
 

@@ -9,8 +9,8 @@
 #include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
-#include "base/os_file.h"
-#include "base/os_time.h"
+#include "base/os/os_file.h"
+#include "base/os/os_time.h"
 
 #define N_NAME 200 // bytes of a file's name
 

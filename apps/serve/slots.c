@@ -1,7 +1,7 @@
 #include "apps/serve/slots.h"
 
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/status.h"
 
 // ---- What other slots have ---------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 #include "apps/serve/share.h"
 #include "base/alloc.h"
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 
 #define THREADS_MAX 32 // tasks that have begun; most of them wait for a turn
 

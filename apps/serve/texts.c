@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #define N_AT_ONCE 16   // texts computed between two checks for other work
 #define N_MOST    4096 // texts of a request

@@ -4,7 +4,7 @@
 #include "apps/serve/away.h"
 #include "apps/serve/interfaces.h"
 #include "base/alloc.h"
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 #include "tern_audio.h"
 
 // ---- Computing ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #ifndef TERN_APPS_WEB_ARGS_H
 #define TERN_APPS_WEB_ARGS_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 typedef enum web_kind {
     WEB_STRING, // to: const char *, terminated; text with a zero byte is refused

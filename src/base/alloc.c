@@ -2,7 +2,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include "base/os_memory.h"
+#include "base/os/os_memory.h"
 
 // Precedes every block: one cache line, so that the block itself stays aligned.
 typedef struct header {

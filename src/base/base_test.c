@@ -1,9 +1,9 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
-#include "base/json_index.h"
-#include "base/json_write.h"
+#include "base/dtype/half.h"
+#include "base/json/json_index.h"
+#include "base/json/json_write.h"
 #include "base/utf8.h"
 #include "tests/harness.h"
 

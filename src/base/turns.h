@@ -5,7 +5,7 @@
 #define TERN_BASE_TURNS_H
 
 #include <stdint.h>
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 
 typedef struct tern_turns {
     tern_mutex lock;

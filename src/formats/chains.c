@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "base/hash.h"
 #include "formats/tensor_writer.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 
 // ---- Construction ------------------------------------------------------------------------------
 

@@ -2,15 +2,15 @@
 //
 // A GGUF file (v2, v3, split sets) or a Hugging Face folder (safetensors, also sharded with an
 // index, config.json and the tokenizer's files). Tensor data is mapped and never copied or, where
-// files cannot be mapped, read while it is held (base/blob.h). Nothing in a file is trusted: sizes,
-// offsets, counts and lengths are checked with overflow-safe arithmetic before use, tensors may not
-// overlap or leave the file, and messages name the file, the field and the reason.
+// files cannot be mapped, read while it is held (base/file/blob.h). Nothing in a file is trusted:
+// sizes, offsets, counts and lengths are checked with overflow-safe arithmetic before use, tensors
+// may not overlap or leave the file, and messages name the file, the field and the reason.
 #ifndef TERN_FORMATS_FORMATS_H
 #define TERN_FORMATS_FORMATS_H
 
-#include "base/json.h"
-#include "base/out_set.h"
-#include "base/matrix.h"
+#include "base/json/json.h"
+#include "base/file/out_set.h"
+#include "base/dtype/matrix.h"
 #include "base/strbuf.h"
 #include "tern_tools.h"
 
@@ -121,7 +121,7 @@ tern_status tern_npy_parse(tern_array *out, const char *path, const uint8_t *byt
 // ---- Writing GGUF, one tensor at a time --------------------------------------------------------
 
 typedef struct tern_gguf_writer tern_gguf_writer;
-// path appears only at finish (base/out_set.h). After a failed call, all later ones fail, and
+// path appears only at finish (base/file/out_set.h). After a failed call, all later ones fail, and
 // finish reports why.
 // split_bytes > 0: starts "name-00001-of-000NN.gguf" files of about that much tensor data.
 tern_status tern_gguf_writer_open(tern_gguf_writer **out, const char *path, uint64_t split_bytes,
@@ -147,8 +147,8 @@ tern_status tern_gguf_write(tern_gguf_writer *w, const void *bytes, uint64_t n, 
 // The 32 bytes that end an I2_S tensor: its scale, then zeros.
 tern_status tern_gguf_write_i2_s_scale(tern_gguf_writer *w, float scale, tern_error *err);
 tern_status tern_gguf_writer_finish(tern_gguf_writer *w, tern_error *err); // checks, renames
-// Instead of finish, for metadata alone: one more file of a set (base/out_set.h). The writer's path
-// is not used.
+// Instead of finish, for metadata alone: one more file of a set (base/file/out_set.h). The writer's
+// path is not used.
 tern_status tern_gguf_writer_put_in(tern_gguf_writer *w, tern_out_set *set, const char *name,
                                     tern_error *err);
 void tern_gguf_writer_free(tern_gguf_writer *w); // without finish: leaves nothing

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "base/utf8.h"
 
 #define CONFIG_BYTES_MAX ((uint64_t)32 << 20) // a thousand times the usual size

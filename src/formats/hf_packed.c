@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 
 #define TILE_ROWS 16 // rows taken at once: a cache line holds this many words of a column stream
 

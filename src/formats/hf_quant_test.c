@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "formats/formats.h"
 #include "tests/harness.h"
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "formats/file_private.h"
 
 // ---- Elements ----------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
-#include "base/out_set.h"
+#include "base/os/os_file.h"
+#include "base/file/out_set.h"
 #include "formats/file_private.h"
 
 // "a/b.safetensors" opens the folder "a" and names "b.safetensors"; "a/b.json" and "a/b.model" only

@@ -26,7 +26,7 @@
 #ifndef TERN_FORMATS_SHARD_H
 #define TERN_FORMATS_SHARD_H
 
-#include "base/out_set.h"
+#include "base/file/out_set.h"
 
 #define TERN_SHARD_HEADER_BYTES 64
 #define TERN_SHARD_BLOCK_BYTES  ((uint32_t)1 << 18)

@@ -1,6 +1,6 @@
 // Affine codes as wide codes: affine.h.
 #include <string.h>
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/affine.h"
 
 #define ZERO_OF_FIVE_BITS 15 // code - zero is -15 .. 15

@@ -16,7 +16,7 @@
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
 
-#include "base/matrix.h"
+#include "base/dtype/matrix.h"
 #include "graph/graph.h"
 #include "kernels/draft_table.h"
 #include "kernels/sequence.h"

@@ -2,7 +2,7 @@
 #ifndef TERN_KERNELS_SEQUENCE_PRIVATE_H
 #define TERN_KERNELS_SEQUENCE_PRIVATE_H
 
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 #include "kernels/backend.h"
 
 typedef struct held_page {

@@ -1,7 +1,7 @@
 // Images: chooses a file's decoder, and applies the orientation.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/blob.h"
+#include "base/file/blob.h"
 #include "media/media.h"
 
 #define PIXELS_MAX 89478485 // beyond that Pillow, too, suspects a decompression bomb

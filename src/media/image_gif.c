@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 #include "media/media.h"
 
 typedef struct source {

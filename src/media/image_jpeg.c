@@ -2,7 +2,7 @@
 #include <string.h>
 #include <turbojpeg.h>
 #include "base/alloc.h"
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 #include "media/media.h"
 
 // Limits for scans of a progressive JPEG, and for all their pixels together: ten scans are usual.

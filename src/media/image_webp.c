@@ -3,7 +3,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 #include "base/alloc.h"
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 #include "media/media.h"
 
 static tern_status damaged(tern_error *err) {

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/blob.h"
-#include "base/out_set.h"
+#include "base/file/blob.h"
+#include "base/file/out_set.h"
 
 void tern_sound_close(tern_sound *sound) {
     if (!sound) return;

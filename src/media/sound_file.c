@@ -5,7 +5,7 @@
 #include <soxr.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/lazy.h"
+#include "base/os/lazy.h"
 #include "media/sound.h"
 
 // ---- Bytes as a file ---------------------------------------------------------------------------

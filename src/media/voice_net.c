@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/blob.h"
+#include "base/file/blob.h"
 #include "media/sound.h"
 
 #define HOP     TERN_VOICE_HOP

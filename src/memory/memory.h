@@ -5,7 +5,7 @@
 #define TERN_MEMORY_MEMORY_H
 
 #include "base/strbuf.h"
-#include "base/team.h"
+#include "base/os/team.h"
 #include "kernels/cpu/kernels.h"
 #include "tern_memory.h"
 

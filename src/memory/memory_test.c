@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/dtype.h"
+#include "base/dtype/dtype.h"
 #include "memory/memory.h"
 #include "tests/harness.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 #include "base/cancel.h"
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 #include "base/turns.h"
 #include "formats/formats.h"
 #include "grammar/grammar.h"

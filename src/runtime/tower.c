@@ -1,7 +1,7 @@
 // A GGUF's vision tower, which is a separate file: llama.cpp's mmproj.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "runtime/runtime.h"
 
 // The model that a tower's file name refers to; NULL: none.

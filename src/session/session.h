@@ -2,7 +2,7 @@
 #ifndef TERN_SESSION_SESSION_H
 #define TERN_SESSION_SESSION_H
 
-#include "base/os_thread.h"
+#include "base/os/os_thread.h"
 #include "runtime/runtime.h"
 
 typedef struct tern_candidate {

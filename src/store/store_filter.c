@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "store/store.h"
 
 tern_status tern_store_check_filters(const tern_memory_filter *filters, size_t n, tern_error *err) {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/utf8.h"
 #include "store/store.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "store/store.h"
 
 // ---- Export -------------------------------------------------------------------------------------

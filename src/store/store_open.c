@@ -1,8 +1,8 @@
 // Opens and closes a store; its tables, and totals.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
-#include "base/os_time.h"
+#include "base/os/os_file.h"
+#include "base/os/os_time.h"
 #include "runtime/runtime.h"
 #include "store/store.h"
 

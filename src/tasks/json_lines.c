@@ -1,7 +1,7 @@
 // Texts of JSON lines: for programs without a JSON reader.
 #include <stdio.h>
 #include <string.h>
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tern_tools.h"
 
 // A line is a string, or an object that has the text as a member.

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_memory.h"
-#include "base/os_time.h"
+#include "base/os/os_memory.h"
+#include "base/os/os_time.h"
 #include "kernels/cpu/kernels.h"
-#include "base/team.h"
+#include "base/os/team.h"
 #include "tasks/cpu_name.h"
 #include "tasks/tasks.h"
 

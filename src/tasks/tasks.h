@@ -3,7 +3,7 @@
 #ifndef TERN_TASKS_TASKS_H
 #define TERN_TASKS_TASKS_H
 
-#include "base/dtype.h"
+#include "base/dtype/dtype.h"
 #include "base/status.h"
 #include "tern_tools.h"
 

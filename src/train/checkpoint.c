@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "train/trainer.h"
 
 // ---- The files of a run ------------------------------------------------------------------------

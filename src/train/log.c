@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/lines.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "train/trainer.h"
 
 struct tern_train_log {

@@ -14,7 +14,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "train/trainer.h"
 
 #define SCALE_NAME "lora.scale" // s I, see tern_pass_low_rank

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/lines.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
 #include "train/trainer.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "tern_train.h"
 #include "tests/harness.h"

@@ -11,8 +11,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
-#include "base/os_time.h"
-#include "base/os_file.h"
+#include "base/os/os_time.h"
+#include "base/os/os_file.h"
 #include "train/trainer.h"
 
 typedef struct loop {

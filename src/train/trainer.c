@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/strbuf.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "train/data/data.h"
 #include "train/trainer.h"
 

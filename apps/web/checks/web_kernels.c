@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "tests/harness.h"
 #include "apps/web/web.h"
 

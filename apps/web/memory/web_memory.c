@@ -10,7 +10,7 @@
 #include "apps/web/web.h"
 #include "apps/web/web_args.h"
 #include "base/alloc.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "memory_model.h"
 #include "tern_memory.h"
 

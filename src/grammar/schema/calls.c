@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json.h"
-#include "base/json_write.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 #include "grammar/rules/pattern.h"
 #include "grammar/schema/schema.h"
 

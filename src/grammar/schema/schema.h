@@ -12,7 +12,7 @@
 #ifndef TERN_GRAMMAR_SCHEMA_H
 #define TERN_GRAMMAR_SCHEMA_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "grammar/rules/rules.h"
 
 // How values are written: as JSON, or as some families of models write them in calls.

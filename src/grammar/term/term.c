@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/cancel.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 // ---- Sets of bytes ------------------------------------------------------------------------------
 

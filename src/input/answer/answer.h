@@ -10,8 +10,8 @@
 #define TERN_INPUT_ANSWER_ANSWER_H
 
 #include "base/use.h"
-#include "base/json.h"
-#include "base/json_write.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 #include "input/input.h"
 
 typedef enum call_fed {

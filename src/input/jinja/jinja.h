@@ -18,7 +18,7 @@
 
 #include <stdarg.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 #include <time.h>
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #define RANGE_MAX 100000 // as in Jinja2's sandbox
 

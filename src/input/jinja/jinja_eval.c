@@ -5,7 +5,7 @@
 // sees the scope in which it was defined, in its state at the time of the call.
 #include "input/jinja/jinja.h"
 #include "base/cancel.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "input/input.h"
 
 #include <string.h>
-#include "base/json.h"
-#include "base/json_write.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 
 typedef struct request {
     const tern_json_doc *doc;

@@ -1,7 +1,7 @@
 // tokenizer.ggml.* of a GGUF file. Missing keys get llama.cpp's defaults.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "input/tokenizer/tok.h"
 
 #define KEY(name) "tokenizer.ggml." name

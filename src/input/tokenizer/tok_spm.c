@@ -10,7 +10,7 @@
 // Unigram models (T5) end with eos, unless tokenizer_config.json says otherwise.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "input/tokenizer/tok.h"
 
 typedef struct field {

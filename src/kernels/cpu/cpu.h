@@ -16,7 +16,7 @@
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/kernels.h"
-#include "base/team.h"
+#include "base/os/team.h"
 
 // The kernels' enum of an activation. A switch, so that compilers name an activation left out.
 static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/cpu/cpu.h"
 
 static tern_status open_query(tern_instance *in, tern_error *err) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/cpu/cpu.h"
 
 #define SAMPLE_BYTES ((size_t)64 << 20) // of 2-bit codes; less would measure the last-level cache

@@ -2,7 +2,7 @@
 // is; the rest is repacked once, a row at a time, by all threads, and let go.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "kernels/cpu/cpu.h"
 
 // ---- Packing -----------------------------------------------------------------------------------

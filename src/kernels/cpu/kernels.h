@@ -16,7 +16,7 @@
 #ifndef TERN_KERNELS_CPU_KERNELS_H
 #define TERN_KERNELS_CPU_KERNELS_H
 
-#include "base/dtype.h"
+#include "base/dtype/dtype.h"
 #include "kernels/page.h"
 
 typedef enum tern_cpu_act {

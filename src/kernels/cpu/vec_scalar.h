@@ -7,8 +7,8 @@
 #define TERN_KERNELS_CPU_VEC_SCALAR_H
 
 #include <math.h>
-#include "base/fma.h"
-#include "base/half.h"
+#include "base/dtype/fma.h"
+#include "base/dtype/half.h"
 
 #define VEC_NAME scalar
 // How many accumulators the kernels keep in registers: see matmul.inl and attention.inl.

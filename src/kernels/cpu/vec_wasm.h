@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 #include <wasm_simd128.h>
-#include "base/half.h"
+#include "base/dtype/half.h"
 
 #define VEC_NAME     wasm
 #define VEC_FUNCTION static __attribute__((noinline, unused))

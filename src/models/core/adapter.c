@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "models/models.h"
 
 #define RANK_STEP 16 // kernels read this many floats at once

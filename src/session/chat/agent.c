@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 const char *tern_agent_end_name(tern_agent_end end) {
     static const char *const names[] = {"finished", "steps",   "tokens",

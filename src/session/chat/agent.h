@@ -3,7 +3,7 @@
 #ifndef TERN_SESSION_AGENT_H
 #define TERN_SESSION_AGENT_H
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "session/session.h"
 #include "tern_agent.h"
 

@@ -4,9 +4,9 @@
 // number of backslashes in front, gets one backslash more.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/lines.h"
-#include "base/out_set.h"
+#include "base/file/out_set.h"
 #include "session/session.h"
 
 struct tern_chat {

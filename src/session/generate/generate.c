@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "session/session.h"
 
 // ---- Text --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 // the next step.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "session/generate/pace.h"
 #include "session/session.h"
 

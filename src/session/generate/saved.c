@@ -15,7 +15,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/out_set.h"
+#include "base/file/out_set.h"
 #include "session/session.h"
 
 #define MAGIC   "TERNSESS"

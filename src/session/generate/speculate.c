@@ -26,7 +26,7 @@
 // competes with that one.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "formats/chains.h"
 #include "session/session.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/use.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "media/media.h"
 #include "runtime/run.h"
 #include "session/session.h"

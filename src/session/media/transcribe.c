@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "session/media/asr.h"
 
 #define SECONDS_MOST    15.0 // of a segment, for a recognizer of windows

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "session/session.h"
 
 // A field, its range, and the value that replaces negative ones; NAN: negative ones are values, or

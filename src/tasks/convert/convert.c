@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "input/input.h"
 
 void tern_convert_note(const conversion *c, const char *format, ...) {

@@ -1,7 +1,7 @@
 // Groups of codes in folders of other programs, as blocks of GGUF types: Q4_0 and Q8_0 if the
 // offset is the middle code, Q4_1 if it is a 16-bit number. No code changes.
 #include <string.h>
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "tasks/convert/convert_private.h"
 
 #define BLOCK 32 // of all three types

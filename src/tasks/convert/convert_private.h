@@ -4,8 +4,8 @@
 #ifndef TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 #define TERN_TASKS_CONVERT_CONVERT_PRIVATE_H
 
-#include "base/team.h"
-#include "base/ternary.h"
+#include "base/os/team.h"
+#include "base/dtype/ternary.h"
 #include "formats/formats.h"
 #include "models/models.h"
 #include "tasks/imatrix/imatrix.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tasks/convert/convert_private.h"
 
 #define PATCH "v.patch_embd.weight"

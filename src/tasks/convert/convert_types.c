@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "tasks/convert/convert_private.h"
 
 static const char *type_name(tern_dtype type) {

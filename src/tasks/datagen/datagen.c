@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/cancel.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 
 #define N_AHEAD 4 // items that may wait for an earlier one to be judged, per item that can run
 

@@ -9,7 +9,7 @@
 #ifndef TERN_TASKS_DATAGEN_DATAGEN_H
 #define TERN_TASKS_DATAGEN_DATAGEN_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/sketch.h"
 #include "base/strbuf.h"
 #include "grammar/grammar.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "tasks/datagen/datagen.h"
 
 #define RUN 4 // tokens

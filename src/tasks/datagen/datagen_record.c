@@ -4,9 +4,9 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/lines.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tasks/datagen/datagen.h"
 
 const char *tern_datagen_reason_name(tern_datagen_reason reason) {

@@ -1,7 +1,7 @@
 // tern diagnose: what a device is, and whether it computes what it should.
 #include <stdio.h>
 #include <string.h>
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "tasks/diagnose/diagnose.h"
 
 // ---- The report --------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tasks/diagnose/diagnose.h"
 #include "tests/blobs.h"
 #include "tests/gpu_fixture.h"

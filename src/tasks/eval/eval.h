@@ -7,7 +7,7 @@
 #ifndef TERN_TASKS_EVAL_EVAL_H
 #define TERN_TASKS_EVAL_EVAL_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/lines.h"
 #include "base/status.h"
 #include "base/strbuf.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "session/session.h"
 #include "tasks/eval/eval.h"
 #include "tern_tools.h"

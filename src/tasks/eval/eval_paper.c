@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "models/models.h"
 #include "tasks/inspect/inspect.h"
 #include "tern_tools.h"

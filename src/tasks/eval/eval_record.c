@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tasks/eval/eval.h"
 
 // ---- Reading -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tern_tools.h"
 
 // MosaicML's evaluation sets have a query, a list of choices and the index of the right one.

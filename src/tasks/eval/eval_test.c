@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "tasks/eval/eval.h"
 #include "tern_tools.h"
 #include "tests/harness.h"

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/blob.h"
+#include "base/file/blob.h"
 
 #define NAME_MAX_BYTES 255
 #define SUMS           ".in_sum2"

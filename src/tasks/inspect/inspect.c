@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "models/models.h"
 #include "tern_tools.h"
 

@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/hash.h"
 #include "formats/chains.h"
 #include "formats/shard.h"

@@ -9,7 +9,7 @@
 #ifndef TERN_TRAIN_DATA_DATA_H
 #define TERN_TRAIN_DATA_DATA_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/sketch.h"
 #include "base/status.h"
 #include "base/strbuf.h"

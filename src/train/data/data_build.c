@@ -8,12 +8,12 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/hash.h"
 #include "formats/formats.h"
 #include "formats/shard.h"
 #include "input/input.h"
-#include "base/team.h"
+#include "base/os/team.h"
 #include "tern.h"
 #include "train/data/data.h"
 

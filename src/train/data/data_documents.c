@@ -11,8 +11,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/json.h"
-#include "base/os_file.h"
+#include "base/json/json.h"
+#include "base/os/os_file.h"
 #include "base/utf8.h"
 #include "tern.h"
 #include "train/data/data.h"

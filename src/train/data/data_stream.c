@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_file.h"
+#include "base/os/os_file.h"
 #include "base/utf8.h"
 #include "train/data/data.h"
 

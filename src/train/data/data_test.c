@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "formats/formats.h"
 #include "formats/shard.h"
 #include "input/input.h"

@@ -2,8 +2,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
-#include "base/os_file.h"
-#include "base/os_time.h"
+#include "base/os/os_file.h"
+#include "base/os/os_time.h"
 #include "formats/formats.h"
 #include "input/input.h"
 #include "tern.h"

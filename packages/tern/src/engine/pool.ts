@@ -1,5 +1,5 @@
 // Threads of the module: workers on the same memory, started before any model is opened, since a
-// thread that has not started cannot be given work (src/base/os_wasm.c).
+// thread that has not started cannot be given work (src/base/os/os_wasm.c).
 import { builtin } from '../platform.js';
 import { TernError } from './error.js';
 import type { StartThread, ThreadScript } from './types.js';

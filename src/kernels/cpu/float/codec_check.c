@@ -1,7 +1,7 @@
 // The convolutions of codecs in every variant against their chains of fmas in plain C, bit for bit,
 // and the half snake against libm.
 #include "base/alloc.h"
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "kernels/cpu/float/float_check.h"
 
 static float *numbers(size_t n, int kind, uint32_t seed) {

@@ -1,7 +1,7 @@
 // The convolution of every variant against its chain of fmas in plain C, bit for bit, however the
 // rows are cut into runs and the columns among threads.
 #include "base/alloc.h"
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "kernels/cpu/float/float_check.h"
 #include "tests/harness.h"
 

@@ -2,7 +2,7 @@
 // are cut into runs and the columns among threads; and the recurrence against its two forms in
 // double: row by row, and in chunks of 64 rows with a triangular solve.
 #include "base/alloc.h"
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "kernels/cpu/float/float_check.h"
 #include "tests/harness.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/float/float_check.h"
 
 enum { N_MAX = 6912 };

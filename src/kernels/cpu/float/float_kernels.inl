@@ -1,7 +1,7 @@
 // The float kernels of one instruction set: included by float_<isa>.c after its vec_<isa>.h.
 #include <math.h>
 #include <string.h>
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "kernels/cpu/float/delta_net.h"
 #include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/float/kv_cache.h"

@@ -4,7 +4,7 @@
 //
 // Seen to fail: the fmaf of WASI's C library; the sum in float64 taken as it is; the halves looked
 // for in normal numbers alone (29 bits in place of 28); a step of round-to-odd the wrong way.
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "kernels/cpu/float/float_check.h"
 
 // ---- The exact result --------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #ifndef TERN_KERNELS_CPU_FLOAT_KV_CACHE_H
 #define TERN_KERNELS_CPU_FLOAT_KV_CACHE_H
 
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/kernels.h"
 
 enum { ATTENTION_TILE_ROWS = 12, ATTENTION_SPAN = 64, ATTENTION_CHUNK = 128 };

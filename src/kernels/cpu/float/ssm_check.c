@@ -1,7 +1,7 @@
 // The state space of every variant against its recurrence in plain C, bit for bit, however the rows
 // are cut into runs and the columns among threads.
 #include "base/alloc.h"
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "kernels/cpu/float/float_check.h"
 #include "tests/harness.h"
 

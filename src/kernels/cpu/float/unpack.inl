@@ -1,4 +1,4 @@
-// Rows of numbers of any type, 16 at a time, with the same bits as base/dtype_decode.c, which
+// Rows of numbers of any type, 16 at a time, with the same bits as base/dtype/dtype_decode.c, which
 // describes the layouts: (q * scale) or (q * scale - min), each step rounding once.
 //
 // The integer part works on machine words: a shift of 64-bit words and a mask move the bits of 8

@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 #include "kernels/cpu/kernels.h"
-#include "base/team.h"
+#include "base/os/team.h"
 
 enum { TERN_GEMM_DEPTH = 256 };
 

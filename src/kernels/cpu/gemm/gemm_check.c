@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/fma.h"
-#include "base/os_thread.h"
+#include "base/dtype/fma.h"
+#include "base/os/os_thread.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "tests/harness.h"
 

@@ -1,7 +1,7 @@
 // Products with codes in groups, in plain C: the specification.
 #include <string.h>
-#include "base/fma.h"
-#include "base/half.h"
+#include "base/dtype/fma.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
 static float scale_of(const tern_grouped_matrix *w, size_t row, size_t column) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/check_random.h"
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/kernels.h"

@@ -1,6 +1,6 @@
 // The layout of wide codes (grouped.h): written, and read one number at a time.
 #include <string.h>
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
 enum { ROWS = TERN_GROUPED_ROWS };

@@ -2,8 +2,8 @@
 // worst-case numbers, numbers of tokens up to two blocks, ranges of rows.
 #include <stdlib.h>
 #include <string.h>
-#include "base/fma.h"
-#include "base/half.h"
+#include "base/dtype/fma.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/check_random.h"
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/kernels.h"

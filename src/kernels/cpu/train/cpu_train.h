@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
-#include "base/team.h"
+#include "base/os/team.h"
 #include "kernels/rope.h"
 #include "kernels/train.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "base/strbuf.h"
 #include "kernels/webgpu/device/gpu.h"
 

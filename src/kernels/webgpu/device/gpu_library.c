@@ -2,7 +2,7 @@
 // and recognizing its generation.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_library.h"
+#include "base/os/os_library.h"
 #include "base/strbuf.h"
 #include "kernels/webgpu/device/gpu.h"
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_library.h"
-#include "base/os_time.h"
+#include "base/os/os_library.h"
+#include "base/os/os_time.h"
 #include "kernels/webgpu/device/gpu.h"
 
 typedef struct gpu_opening {

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/fma.h"
+#include "base/dtype/fma.h"
 #include "base/hash.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/webgpu/device/gpu.h"
 
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)

@@ -5,7 +5,7 @@
 // while the device takes them.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/ternary.h"
+#include "base/dtype/ternary.h"
 #include "kernels/webgpu/device/gpu.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/webgpu/run/gpu_session.h"
 
 typedef struct gpu_draft_state { // Drafting of draft.wgsl

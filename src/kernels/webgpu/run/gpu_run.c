@@ -6,7 +6,7 @@
 // are read. Which of them are read: gpu_results.c. A batch of prompts and steps is computed in
 // several requests (gpu_order.c).
 #include "base/alloc.h"
-#include "base/os_time.h"
+#include "base/os/os_time.h"
 #include "kernels/webgpu/run/gpu_session.h"
 
 // ---- Submitting --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/half.h"
+#include "base/dtype/half.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
 
 #define N_ROWS 23
