@@ -2,7 +2,7 @@
 // can be opened.
 #include <stdio.h>
 #include <string.h>
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "fuzz/support.h"
 
 static char folder[512];

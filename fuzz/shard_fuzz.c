@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

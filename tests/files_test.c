@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "formats/formats.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "blobs.h"
 #include "kill_at.h"
 #include "tern_tools.h"

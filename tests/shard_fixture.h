@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/strbuf.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "tests/harness.h"
 
 static void write_manifest(const char *folder) {

@@ -14,7 +14,7 @@ names=$(sed -n '/^static const char \*const \(gguf_names\|hf_types\)\[\]/,/;/p' 
 # What is spelled the same and is something else: kinds and cutters of vocabularies, a quantizer of
 # transformers, recipes of training, chat templates that a model's own name tells; and the reader of a
 # kind of file that one family alone has.
-same='^src/input/([a-z]*/)?(tok_[a-z]*|learn|template_model)\.c:|^src/formats/hf\.c:.*quant_method|^src/formats/hf\.c:.*"bitnet"\)\)|recipes\[\]|^src/formats/whisper_bin\.c:'
+same='^src/input/([a-z]*/)?(tok_[a-z]*|learn|template_model)\.c:|^src/formats/hf/hf\.c:.*quant_method|^src/formats/hf/hf\.c:.*"bitnet"\)\)|recipes\[\]|^src/formats/gguf/whisper_bin\.c:'
 found=$(grep -rnFe "$names" src apps --include='*.c' --include='*.h' --include='*.inl' |
     grep -vE '^src/models/|^[^:]*_test\.c:|^[^:]*fixture\.h:' | grep -vE "$same" |
     sed 's://.*::' | grep -Fe "$names" || true)
@@ -27,7 +27,7 @@ if [ -n "$found" ]; then
 fi
 # Marks of no family alone: those of vocabularies that tern itself learns, words of help, and the kind
 # of file that one family alone has.
-marks='^src/train/data/|^apps/cli/|^src/formats/whisper_bin\.c:'
+marks='^src/train/data/|^apps/cli/|^src/formats/gguf/whisper_bin\.c:'
 members='\b(c|config)(\.|->)(whisper|streaming|speech)\b|\btern_(whisper|streaming)\b'
 found=$(grep -rnE "$members" src apps --include='*.[ch]' --include='*.inl' |
     grep -vE '^src/models/|^[^:]*_test\.c:' || true)

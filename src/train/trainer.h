@@ -15,7 +15,7 @@
 #define TERN_TRAIN_TRAINER_H
 
 #include "formats/formats.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "input/input.h"
 #include "kernels/train.h"
 #include "models/models.h"

@@ -343,7 +343,7 @@ static tern_status read_act(const tern_config_source *s, tern_config *c, tern_er
     return TERN_OK;
 }
 
-// Refuses a method that formats/hf_quant.c unpacks but found nothing for, or an unknown one.
+// Refuses a method that formats/hf/hf_quant.c unpacks but found nothing for, or an unknown one.
 static tern_status refuse_method(tern_str method, tern_error *err) {
     static const char *const known[] = {"gptq", "awq", "compressed-tensors", "fp8", "mlx"};
     int n = (int)(method.len < 40 ? method.len : 40);

@@ -275,7 +275,8 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_NORM("ssm_norm", "mamba.norm", TERN_CHANGE_NONE),                               \
         TERN_LAYER_MATRIX("ssm_out", "mamba.out_proj", TERN_ROLE_MATRIX)
 
-// Experts, which folders store separately (formats/hf_experts.c): the names of gate, up and down.
+// Experts, which folders store separately (formats/hf/hf_experts.c): the names of gate, up and
+// down.
 #define TERN_ROWS_EXPERTS(module_, gate_, up_, down_)                                              \
     TERN_LAYER_MATRIX("ffn_gate_inp", module_ ".gate", TERN_ROLE_FLOATS),                          \
         TERN_LAYER_MATRIX("ffn_gate_exps", module_ ".experts." gate_, TERN_ROLE_MATRIX),           \
@@ -303,7 +304,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_INPUT_NORM("ffn_down", "mlp.down_proj")
 
 // Those of Qwen's tower. The mergers of intermediate layers are numbered 0, 1 ...; llama.cpp's
-// files use the layers' numbers instead (formats/gguf_tower.c).
+// files use the layers' numbers instead (formats/gguf/gguf_tower.c).
 #define TERN_SEEN(gguf_, hf_, role_)                                                               \
     TERN_MATRIX(gguf_, "model.visual." hf_, TERN_ROLE_##role_),                                    \
         TERN_ROW(gguf_ ".bias", "model.visual." hf_ ".bias")

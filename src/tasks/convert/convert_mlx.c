@@ -1,4 +1,5 @@
-// Writes folders with matrices packed in MLX's form, which formats/hf_packed.c reads and describes.
+// Writes folders with matrices packed in MLX's form, which formats/hf/hf_packed.c reads and
+// describes.
 //
 // x.weight becomes three tensors: x.weight, words of 32 bits with the codes of a row, the lowest
 // bits first; x.scales and x.biases, a number of 16 bits for each group of columns:

@@ -29,7 +29,7 @@
 #include "base/os/os_time.h"
 #include "base/hash.h"
 #include "formats/chains.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "runtime/runtime.h"
 #include "tasks/mine/ngrams.h"
 #include "tern_tools.h"

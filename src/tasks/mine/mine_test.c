@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "tasks/mine/ngrams.h"
 #include "tern_tools.h"
 #include "tests/harness.h"

@@ -11,7 +11,7 @@
 #include "base/os/os_time.h"
 #include "base/hash.h"
 #include "formats/formats.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "input/input.h"
 #include "base/os/team.h"
 #include "tern.h"

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/plain.h"
 #include "formats/formats.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "input/input.h"
 #include "tern.h"
 #include "train/data/data.h"

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/json/json.h"
 #include "formats/formats.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 #include "input/input.h"
 #include "tern.h"
 #include "tests/harness.h"

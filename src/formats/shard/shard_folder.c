@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "formats/file_private.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 
 static tern_status fail_entry(const char *folder, tern_str name, const char *reason,
                               tern_error *err) {

@@ -1,11 +1,11 @@
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "formats/file_private.h"
-#include "formats/shard_private.h"
+#include "formats/shard/shard_private.h"
 
 struct tern_shard {
     tern_shard_info info;

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 
 struct tern_token_set {
     tern_token_set_desc desc;

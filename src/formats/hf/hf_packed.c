@@ -3,7 +3,7 @@
 // A number is scale * (code - zero), or scale * code + bias. scale * zero is exact in float for
 // 16-bit scales, and then so is the sum: the result is the number that the original program would
 // compute in float32, with at most one rounding.
-#include "formats/hf_packed.h"
+#include "formats/hf/hf_packed.h"
 
 #include <math.h>
 #include <string.h>

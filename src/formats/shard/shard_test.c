@@ -1,5 +1,5 @@
 // Shards and sets of them: round trips, damage, order.
-#include "formats/shard.h"
+#include "formats/shard/shard.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "formats/shard.h"
-#include "formats/shard_private.h"
+#include "formats/shard/shard.h"
+#include "formats/shard/shard_private.h"
 
 struct tern_shard_writer {
     tern_shard_desc desc;

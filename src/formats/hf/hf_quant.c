@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "formats/hf_packed.h"
+#include "formats/hf/hf_packed.h"
 
 typedef struct finder {
     tern_file *file;
