@@ -2,7 +2,7 @@
 #include "input/learn/learn.h"
 
 #include "base/hash.h"
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
 #define N_SPECIALS (sizeof specials / sizeof *specials)

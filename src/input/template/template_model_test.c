@@ -1,5 +1,5 @@
 // Which template a model gets, and a conversation rendered with it.
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 // A vocabulary of single letters and these special tokens.
 #define VOCABULARY(specials)                                                                       \

@@ -2,7 +2,7 @@
 // conversation; what Jinja2 refuses must be refused.
 #include <string.h>
 #include "base/alloc.h"
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 static void check_rendering(tern_str source, tern_template *t, tern_str variables,
                             const tern_json_doc *doc, const tern_json *result) {

@@ -1,5 +1,5 @@
 // Clients' requests, and the variables that templates get.
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 static const char vocabulary[] =
     "{\"added_tokens\":[],\"model\":{\"type\":\"BPE\",\"vocab\":{\"<s>\":0,\"</s>\":1,\"a\":2},"

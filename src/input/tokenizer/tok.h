@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include "input/input.h"
 #include "input/tokenizer/bpe.h"
-#include "input/tokenizer/split.h"
+#include "input/tokenizer/split/split.h"
 #include "input/unicode.h"
 
 #define TERN_SPACE_MARK "\xE2\x96\x81" // U+2581, SentencePiece's space

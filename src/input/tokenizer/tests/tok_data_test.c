@@ -1,7 +1,7 @@
 // Against other programs: ids of the models' own tokenizers for real and for hostile text.
 #include <sys/stat.h>
 #include <time.h>
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 // ---- llama.cpp's vectors: cases in .inp, a line of ids for each in .out -------------------------
 

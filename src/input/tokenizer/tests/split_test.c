@@ -1,4 +1,4 @@
-#include "input/tokenizer/split.h"
+#include "input/tokenizer/split/split.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

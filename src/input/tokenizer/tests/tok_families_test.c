@@ -6,7 +6,7 @@
 // texts had no end token); Qwen3.5's expression without combining marks; add_space_prefix left out
 // of a file with scores.
 #include "input/tokenizer/tok.h"
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 #define FOLDER "tests/oracles/tokenizers/" // tests run in the repository's root
 

@@ -1,4 +1,4 @@
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 #include "base/utf8.h"
 #include "input/tokenizer/tok_small.h"
 

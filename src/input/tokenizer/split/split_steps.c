@@ -1,5 +1,5 @@
 // Splitters: lists of steps over lists of pieces.
-#include "input/tokenizer/split.h"
+#include "input/tokenizer/split/split.h"
 
 #include <string.h>
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
 // Patterns without a regex engine, above all the three that nearly all byte-level BPE vocabularies
 // were trained with. Alternatives of an expression are tried in order and the first match wins, so
 // each function below goes through the alternatives from the top.
-#include "input/tokenizer/split.h"
+#include "input/tokenizer/split/split.h"
 
 #include <string.h>
 #include "base/alloc.h"

@@ -7,7 +7,7 @@
 // proportional to the text. Useful expressions need a larger window only for a longer match and
 // stay far below the budget; the others fail. For a single match the text ends with the largest
 // window. So the time for a text is proportional to its length for every expression.
-#include "input/tokenizer/split.h"
+#include "input/tokenizer/split/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,7 +1,7 @@
 // Against Hugging Face's own tokenizers: small vocabularies of every kind, and the library's ids
 // for texts that are hard to split (tests/reference/tokenizers.cjs).
 #include "input/tokenizer/tok.h"
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 #define FOLDER "tests/oracles/tokenizers/" // tests run in the repository's root
 

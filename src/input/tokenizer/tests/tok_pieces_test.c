@@ -2,7 +2,7 @@
 #include <math.h>
 #include <sys/stat.h>
 #include "input/tokenizer/tok.h"
-#include "input/tokenizer/tok_fixture.h"
+#include "input/tokenizer/tests/tok_fixture.h"
 
 static tern_tokenizer *open_text(const char *json) {
     tern_tokenizer *t = NULL;
