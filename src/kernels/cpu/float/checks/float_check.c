@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/dtype/half.h"
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 
 enum { N_MAX = 6912 };
 

@@ -1,5 +1,5 @@
 // Activations, their gradients and norms of the scalar kernels against arithmetic in double.
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 #include "tests/harness.h"
 
 enum { N_MAX = 6912 };

@@ -2,7 +2,7 @@
 // and the half snake against libm.
 #include "base/alloc.h"
 #include "base/dtype/fma.h"
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 
 static float *numbers(size_t n, int kind, uint32_t seed) {
     float *p = tern_alloc_array(TERN_MEM_MISC, n ? n : 1, sizeof *p);

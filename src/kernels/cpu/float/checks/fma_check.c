@@ -5,7 +5,7 @@
 // Seen to fail: the fmaf of WASI's C library; the sum in float64 taken as it is; the halves looked
 // for in normal numbers alone (29 bits in place of 28); a step of round-to-odd the wrong way.
 #include "base/dtype/fma.h"
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 
 // ---- The exact result --------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 // double: row by row, and in chunks of 64 rows with a triangular solve.
 #include "base/alloc.h"
 #include "base/dtype/fma.h"
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 #include "tests/harness.h"
 
 enum { MAX_ROWS = 150, MAX_DIM = 128, CHUNK = 64 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 
 enum { MAX_POS = 720, MAX_HD = 512, PAGE = TERN_PAGE_POSITIONS };
 

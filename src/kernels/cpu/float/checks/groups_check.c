@@ -1,6 +1,6 @@
 // Activations in groups and Walsh-Hadamard transforms: every variant against the definition, and to
 // the bit against the scalar one.
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 
 // Seen to fail: when the sum kept its sign.
 TEST(float_groups_are_quantized_by_definition) {

@@ -2,7 +2,7 @@
 // are cut into runs and the columns among threads.
 #include "base/alloc.h"
 #include "base/dtype/fma.h"
-#include "kernels/cpu/float/float_check.h"
+#include "kernels/cpu/float/checks/float_check.h"
 #include "tests/harness.h"
 
 typedef struct ssm_case {
