@@ -1,7 +1,7 @@
 // The server's reader of HTTP: any bytes, as one piece and byte by byte, give the same requests or
 // the same refusal; what it accepts is within its limits and has no line ends in it.
 #include <string.h>
-#include "apps/serve/http.h"
+#include "apps/serve/http/http.h"
 #include "fuzz/support.h"
 
 static const http_limits limits = {.head_bytes = 2000, .n_fields = 20, .body_bytes = 5000};

@@ -6,8 +6,8 @@
 //
 // The server is stopping: what is to be computed is refused when all of it has been read.
 #include <string.h>
-#include "apps/serve/long_body.h"
-#include "apps/serve/mcp_server.h"
+#include "apps/serve/request/long_body.h"
+#include "apps/serve/api/mcp/mcp_server.h"
 #include "base/alloc.h"
 #include "fuzz/support.h"
 

@@ -3,7 +3,7 @@
 // was read still there to be looked at.
 #include <math.h>
 #include <string.h>
-#include "apps/serve/generation_request.h"
+#include "apps/serve/request/generation_request.h"
 #include "base/alloc.h"
 #include "fuzz/support.h"
 

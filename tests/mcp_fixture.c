@@ -4,7 +4,7 @@
 //     build/mcp_fixture MODEL        says in its log where it listens
 #include <stdio.h>
 #include <string.h>
-#include "apps/serve/mcp_server.h"
+#include "apps/serve/api/mcp/mcp_server.h"
 
 #include "mcp_fixture.inc"
 

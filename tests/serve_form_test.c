@@ -1,6 +1,6 @@
 // Forms that clients send with files: what a field holds, whatever is wrong with the rest.
 #include <string.h>
-#include "apps/serve/interfaces.h"
+#include "apps/serve/api/interfaces.h"
 #include "base/alloc.h"
 #include "tests/harness.h"
 

@@ -2,7 +2,7 @@
 // servers might read differently is refused.
 #include <stdio.h>
 #include <string.h>
-#include "apps/serve/http.h"
+#include "apps/serve/http/http.h"
 #include "tests/harness.h"
 
 static const http_limits limits = {.head_bytes = 1000, .n_fields = 8, .body_bytes = 100};

@@ -2,7 +2,7 @@
 // openings that fail.
 #include <stdlib.h>
 #include <string.h>
-#include "apps/serve/registry.h"
+#include "apps/serve/engine/registry.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 #include "tests/harness.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "apps/serve/slots.h"
+#include "apps/serve/engine/slots.h"
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os/os_file.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "apps/serve/generation_request.h"
-#include "apps/serve/away.h"
+#include "apps/serve/request/generation_request.h"
+#include "apps/serve/request/away.h"
 #include "base/json/json_write.h"
 #include "base/alloc.h"
 #include "tests/harness.h"

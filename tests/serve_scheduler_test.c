@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "apps/serve/scheduler.h"
-#include "apps/serve/waiting.h"
+#include "apps/serve/engine/scheduler.h"
+#include "apps/serve/engine/waiting.h"
 #include "base/alloc.h"
 #include "tests/harness.h"
 

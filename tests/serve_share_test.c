@@ -1,8 +1,8 @@
 // What clients share: places in queues, bytes in memory, turns of threads.
 #include <pthread.h>
 #include <string.h>
-#include "apps/serve/task.h"
-#include "apps/serve/share.h"
+#include "apps/serve/http/task.h"
+#include "apps/serve/http/share.h"
 #include "base/cancel.h"
 #include "tests/harness.h"
 

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "apps/serve/generation_request.h"
-#include "apps/serve/away.h"
+#include "apps/serve/request/generation_request.h"
+#include "apps/serve/request/away.h"
 #include "apps/serve/loop.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"

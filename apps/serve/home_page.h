@@ -2,7 +2,7 @@
 #ifndef TERN_SERVE_HOME_PAGE_H
 #define TERN_SERVE_HOME_PAGE_H
 
-#include "apps/serve/request.h"
+#include "apps/serve/request/request.h"
 
 // GET /: the page for browsers, which ask for text/html; for other clients the text that Ollama
 // sends and its clients check. Without the page (serve_desc.no_page) that text for all.

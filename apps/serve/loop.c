@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "apps/serve/notify.h"
+#include "apps/serve/http/notify.h"
 #include "base/os/lazy.h"
 #include "base/os/os_time.h"
 #include "base/status.h"

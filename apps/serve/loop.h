@@ -6,8 +6,8 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <openssl/ssl.h>
-#include "apps/serve/request.h"
-#include "apps/serve/serve_log.h"
+#include "apps/serve/request/request.h"
+#include "apps/serve/http/serve_log.h"
 
 typedef struct connection connection;
 

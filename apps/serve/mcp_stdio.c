@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
-#include "apps/serve/long_body.h"
-#include "apps/serve/mcp_server.h"
+#include "apps/serve/request/long_body.h"
+#include "apps/serve/api/mcp/mcp_server.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 

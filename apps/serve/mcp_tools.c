@@ -1,6 +1,6 @@
 // The tools that the server offers to MCP clients, and their handlers. mcp_tools.json has their
 // descriptions and schemas, for the models that call them, in the order of tools/list.
-#include "apps/serve/mcp_server.h"
+#include "apps/serve/api/mcp/mcp_server.h"
 
 // tools/embed_files.sh makes it.
 #include "mcp_tools.inc"

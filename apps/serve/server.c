@@ -1,9 +1,9 @@
 // Shared by HTTP and pipes: models, threads for tasks, tools.
 #include <string.h>
 #include <time.h>
-#include "apps/serve/generation_request.h"
-#include "apps/serve/item_store.h"
-#include "apps/serve/mcp_server.h"
+#include "apps/serve/request/generation_request.h"
+#include "apps/serve/request/item_store.h"
+#include "apps/serve/api/mcp/mcp_server.h"
 #include "base/os/os_file.h"
 #include "base/os/os_thread.h"
 #include "tern.h"

@@ -1,0 +1,17 @@
+// Functions that the files of Ollama's interface share.
+#ifndef TERN_SERVE_OLLAMA_H
+#define TERN_SERVE_OLLAMA_H
+
+#include <time.h>
+#include "apps/serve/request/request.h"
+
+// Calls handle when the request's model is open, and keeps it open for its "keep_alive". If the
+// field `content` is empty (NULL: it never is) and "keep_alive" is 0, a closed model is not opened,
+// and handle is called at once.
+void ollama_with_model(request *req, const char *content, void (*handle)(request *req));
+
+void ollama_time(char out[40]); // now, as RFC 3339 with a fraction
+void ollama_put_date(tern_json_writer *w, const char *key, time_t seconds);
+double ollama_since(double began); // seconds
+
+#endif

@@ -1,0 +1,171 @@
+// Ollama's interface: which models there are.
+#include "apps/serve/api/ollama/ollama.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "apps/serve/api/interfaces.h"
+#include "base/hash.h"
+#include "base/os/os_time.h"
+
+// The version of Ollama's interface that is supported here: some clients compare it.
+#define OLLAMA_LEVEL "0.12.11"
+
+static void put_time(const struct timespec *t, char out[40]) {
+    struct tm parts;
+    char date[24];
+    gmtime_r(&t->tv_sec, &parts);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(out, 40, "%s.%09ldZ", date, t->tv_nsec);
+}
+
+void ollama_time(char out[40]) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    put_time(&now, out);
+}
+
+double ollama_since(double began) { return tern_seconds() - began; }
+
+// ---- Models ------------------------------------------------------------------------------------
+
+// A digest of the file's name and size: that of its bytes would take minutes.
+static void make_digest(const served *s, char out[65]) {
+    const char *path = s->about.path;
+    uint64_t hash = tern_hash64((uint64_t)s->facts.file_bytes, path, strlen(path));
+    for (int i = 0; i < 4; i++, hash = tern_mix64(hash + 1))
+        snprintf(out + 16 * i, 17, "%016llx", (unsigned long long)hash);
+}
+
+static void put_details(tern_json_writer *w, const served *s) {
+    const hub_facts *f = &s->facts;
+    char size[24];
+    double n = (double)f->n_weights;
+    if (n >= 1e9)
+        snprintf(size, sizeof size, "%.1fB", n / 1e9);
+    else
+        snprintf(size, sizeof size, "%.1fM", n / 1e6);
+    tern_json_open(w, "details", '{');
+    tern_json_put_text(w, "parent_model", "");
+    tern_json_put_text(w, "format", f->is_gguf ? "gguf" : "safetensors");
+    tern_json_put_text(w, "family", f->architecture);
+    tern_json_open(w, "families", '[');
+    tern_json_put_text(w, NULL, f->architecture);
+    tern_json_close(w, ']');
+    tern_json_put_text(w, "parameter_size", size);
+    tern_json_put_text(w, "quantization_level", f->types);
+    tern_json_close(w, '}');
+}
+
+void ollama_put_date(tern_json_writer *w, const char *key, time_t seconds) {
+    char date[40];
+    const struct timespec t = {.tv_sec = seconds};
+    put_time(&t, date);
+    tern_json_put_text(w, key, date);
+}
+
+// Leaves the object open in *w.
+static void open_model(tern_json_writer *w, tern_str name, const served *s) {
+    char digest[65];
+    make_digest(s, digest);
+    tern_json_open(w, NULL, '{');
+    tern_json_put_bytes(w, "name", name.ptr, name.len);
+    tern_json_put_bytes(w, "model", name.ptr, name.len);
+    ollama_put_date(w, "modified_at", (time_t)s->about.modified);
+    tern_json_put_int(w, "size", s->facts.file_bytes);
+    tern_json_put_text(w, "digest", digest);
+    put_details(w, s);
+}
+
+void ollama_tags(request *req) {
+    registry *r = req->server->registry;
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    tern_str name;
+    served *s;
+    registry_refresh(r);
+    tern_json_open(&w, NULL, '{');
+    tern_json_open(&w, "models", '[');
+    for (size_t i = 0; (name = registry_name(r, i, &s)).ptr; i++) {
+        open_model(&w, name, s);
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    tern_json_close(&w, '}');
+    reply_json(req, &out);
+    tern_strbuf_free(&out);
+}
+
+// When an open model will close: counted from its last use, which for one in use is now.
+static void put_end(tern_json_writer *w, const served *s) {
+    double since = s->n_users ? 0 : tern_seconds() - s->used;
+    if (s->keep_seconds < 0)
+        tern_json_put_text(w, "expires_at", "9999-12-31T23:59:59Z"); // it stays
+    else
+        ollama_put_date(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
+}
+
+void ollama_ps(request *req) {
+    const registry *r = req->server->registry;
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    tern_json_open(&w, NULL, '{');
+    tern_json_open(&w, "models", '[');
+    for (size_t i = 0; i < r->n; i++) {
+        const served *s = r->list[i];
+        if (s->state != SERVED_OPEN) continue;
+        open_model(&w, (tern_str){s->about.name, strlen(s->about.name)}, s);
+        put_end(&w, s);
+        tern_json_put_int(&w, "size_vram", (int64_t)s->info.device_memory.now);
+        tern_json_put_int(&w, "context_length", s->n_context);
+        tern_json_close(&w, '}');
+    }
+    tern_json_close(&w, ']');
+    tern_json_close(&w, '}');
+    reply_json(req, &out);
+    tern_strbuf_free(&out);
+}
+
+void ollama_version(request *req) {
+    tern_strbuf out = {0};
+    tern_strbuf_puts(&out, "{\"version\":\"" OLLAMA_LEVEL "\"}");
+    reply_json(req, &out);
+    tern_strbuf_free(&out);
+}
+
+static void put_info(tern_json_writer *w, const hub_facts *f) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } rows[] = {{"context_length", f->n_context},
+                {"embedding_length", f->n_embd},
+                {"block_count", f->n_layers},
+                {"vocab_size", f->n_vocab}};
+    tern_json_open(w, "model_info", '{');
+    tern_json_put_text(w, "general.architecture", f->architecture);
+    tern_json_put_int(w, "general.parameter_count", f->n_weights);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char key[96];
+        snprintf(key, sizeof key, "%s.%s", f->architecture, rows[k].name);
+        tern_json_put_int(w, key, rows[k].value);
+    }
+    tern_json_close(w, '}');
+}
+
+void ollama_show(request *req) {
+    const served *s = req->model;
+    tern_strbuf out = {0};
+    tern_json_writer w = {.out = &out};
+    open_model(&w, (tern_str){s->about.name, strlen(s->about.name)}, s);
+    tern_json_put_text(&w, "modelfile", "");
+    tern_json_put_text(&w, "parameters", "");
+    tern_json_put_text(&w, "template", "");
+    put_info(&w, &s->facts);
+    tern_json_open(&w, "capabilities", '[');
+    tern_json_put_text(&w, NULL, served_ability(s));
+    if (served_sees(s)) tern_json_put_text(&w, NULL, "vision");
+    tern_json_close(&w, ']');
+    tern_json_close(&w, '}');
+    reply_json(req, &out);
+    tern_strbuf_free(&out);
+}

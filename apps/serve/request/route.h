@@ -1,0 +1,23 @@
+// A row of the routes (routes.c).
+#ifndef TERN_SERVE_ROUTE_H
+#define TERN_SERVE_ROUTE_H
+
+#include "apps/serve/request/request.h"
+
+typedef enum route_needs {
+    NEEDS_NOTHING, // not even a key
+    NEEDS_KEY,
+    NEEDS_NAME,        // a model's name; the model need not be open
+    NEEDS_MODEL,       // open
+    NEEDS_MODEL_ALONE, // open; the body may be empty
+    NEEDS_MODEL_FORM,  // open; the body is a form
+} route_needs;
+
+typedef struct route {
+    const char *method, *path; // a path that ends with '/' matches any longer path
+    const error_format *error_format;
+    void (*handle)(request *req);
+    route_needs needs;
+} route;
+
+#endif
