@@ -60,7 +60,7 @@ TEST_OBJ := $(call obj,$(TEST_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS))
 CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call lazy_obj,serve,$(SERVE_NEEDS)) \
             $(call lazy_obj,edit,$(EDIT_LIBS))
 SOUND_CALLER := src/media/sound_file.c
-HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp_http.c
+HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp/mcp_http.c
 EDIT_CALLER  := apps/cli/line.c
 $(call obj,$(SOUND_CALLER) $(IMAGE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/sound_test.c tests/image_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
 $(call obj,apps/cli/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "apps/agent/agent_log.h"
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
 #include "fuzz/support.h"
 #include "input/input.h"

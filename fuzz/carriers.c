@@ -1,7 +1,7 @@
 // What carries the messages of MCP's client in fuzz targets: no program is started and no address
 // is reached. What a server says is the target's input, a line at a time.
 #include <string.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
 #include "fuzz/support.h"
 

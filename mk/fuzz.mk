@@ -14,7 +14,7 @@ FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
 FUZZ_BUILD := $(BUILD)/fuzz
 FUZZ_SANITIZE := address,undefined,float-cast-overflow
 FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/tiny_model.c $(SERVE_PLAIN) \
-                $(filter-out apps/agent/mcp_http.c apps/agent/mcp_pipe.c,$(AGENT_SRC)) \
+                $(filter-out apps/agent/mcp/mcp_http.c apps/agent/mcp/mcp_pipe.c,$(AGENT_SRC)) \
                 apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c apps/hub/hub_store.c
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
 

@@ -1,7 +1,7 @@
 // What tern agent's tools compute, without a model: sums, words, events, front matter, permissions.
 #include <stdlib.h>
 #include <string.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "apps/agent/permission.h"
 #include "apps/agent/tools.h"
 #include "base/alloc.h"

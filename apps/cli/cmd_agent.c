@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "apps/agent/agent_log.h"
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "apps/agent/permission.h"
 #include "apps/agent/tools.h"
 

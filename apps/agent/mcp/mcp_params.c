@@ -3,7 +3,7 @@
 // "Mcp-Param-Region: ...".
 #include <string.h>
 #include <strings.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
 
 #define HEADER     "x-mcp-header"

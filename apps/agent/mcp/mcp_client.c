@@ -1,5 +1,5 @@
 // The protocol with an MCP server. See mcp_client.h.
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // {"NAME": {"command": ..., "args": [...], "env": {...}} or {"url": ..., "headers": {...}}}}.
 #include <stdlib.h>
 #include <string.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)

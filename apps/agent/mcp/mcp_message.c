@@ -1,7 +1,7 @@
 // A server's output: its messages as JSON, and the text that models read of its tools and results.
 // From a message that is nested too deeply only the parts that are too deep are dropped.
 #include <stdio.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/utf8.h"
 
 #define DESCRIPTION_MAX ((size_t)4 << 10)          // bytes that the model reads of it

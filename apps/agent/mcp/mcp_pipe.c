@@ -1,7 +1,7 @@
 // MCP over a program's standard input and output: a message a line.
 #include <poll.h>
 #include <string.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 

@@ -1,7 +1,7 @@
 // A server's questions to the user while it runs a tool (MCP's elicitation): a form of a few simple
 // fields, asked line by line. The server's texts are shown, each on one line.
 #include <string.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/utf8.h"
 
 #define FIELDS_MAX 50

@@ -1,6 +1,6 @@
 // Pure functions for the carriers of MCP: server-sent events, values of fields, words.
 #include <string.h>
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
 
 // ---- Server-sent events ------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // MCP over HTTP, with libcurl: each message is a POST, and its answer comes as JSON or as a stream
 // of events. Redirects are not followed, so that fields with keys only go to the given address.
-#include "apps/agent/mcp_client.h"
+#include "apps/agent/mcp/mcp_client.h"
 
 #if defined(TERN_CURL)
 
