@@ -61,9 +61,9 @@ CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call laz
             $(call lazy_obj,edit,$(EDIT_LIBS))
 SOUND_CALLER := src/media/sound_file.c
 HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp/mcp_http.c
-EDIT_CALLER  := apps/cli/line.c
+EDIT_CALLER  := apps/cli/console/line.c
 $(call obj,$(SOUND_CALLER) $(IMAGE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/sound_test.c tests/image_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
-$(call obj,apps/cli/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)
+$(call obj,apps/cli/serve/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)
 $(call obj,$(HUB_CALLERS)): ALL_CFLAGS += $(if $(HUB_NEEDS),-DTERN_CURL=1 $(call cflags_of,pull))
 
 PUBLIC := $(wildcard include/*.h)
@@ -97,7 +97,7 @@ $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a FORCE
 MPICC ?= mpicc
 .PHONY: mpi
 mpi: $(BUILD)/tern-mpi ## the command line with MPI, for training on several processes
-$(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/comm.c $(BUILD)/libtern.a
+$(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/make/comm.c $(BUILD)/libtern.a
 	@command -v $(MPICC) >/dev/null || tools/install_deps.sh libopenmpi-dev openmpi-bin
 	@echo "  link  $@"
 	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)

@@ -1,5 +1,5 @@
 // tern: the commands, and their help.
-#include "cli.h"
+#include "apps/cli/console/cli.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,0 +1,387 @@
+// tern train: trains a model on shards of tokens; tern train plot: its log as an image.
+#include "apps/cli/console/cli.h"
+#include "tern_train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---- Stopping -----------------------------------------------------------------------------------
+
+static volatile sig_atomic_t interrupted;
+static bool speaks = true; // the first process of a group
+
+// A step may take minutes, so the message does not wait for it. The second signal ends the process.
+static void on_interrupt(int signal_number) {
+    static const char answer[] =
+        "\ntern: stopping after this step, writing a checkpoint; once more to stop at once\n";
+    interrupted = 1;
+    if (speaks) (void)!write(STDERR_FILENO, answer, sizeof answer - 1);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    (void)signal_number;
+}
+
+// ---- What a run says ----------------------------------------------------------------------------
+
+typedef struct reporter {
+    const tern_train_desc *desc;
+    struct timespec begun, shown; // the first step; the progress line
+    bool is_terminal, told_time;
+} reporter;
+
+static double seconds_since(const struct timespec *then) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - then->tv_sec) + 1e-9 * (double)(now.tv_nsec - then->tv_nsec);
+}
+
+// 8867123: "8.87 million".
+static const char *amount(double n, char out[32]) {
+    if (n >= 1e9)
+        snprintf(out, 32, "%.3g billion", n * 1e-9);
+    else if (n >= 1e6)
+        snprintf(out, 32, "%.3g million", n * 1e-6);
+    else if (n >= 1e4)
+        snprintf(out, 32, "%.3g thousand", n * 1e-3);
+    else
+        snprintf(out, 32, "%.0f", n);
+    return out;
+}
+
+static const char *duration(double seconds, char out[32]) {
+    long s = seconds < 1e9 ? (long)seconds : 999999999;
+    if (s >= 3600)
+        snprintf(out, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
+    return out;
+}
+
+static void print_start(const tern_train_info *i, const char *folder) {
+    if (i->step > 0) fprintf(stderr, "resumes %s after step %lld", folder, (long long)i->step);
+    if (i->n_damaged)
+        fprintf(stderr, ", %lld newer checkpoint%s damaged", (long long)i->n_damaged,
+                i->n_damaged == 1 ? " is" : "s are");
+    if (i->n_dropped_lines)
+        fprintf(stderr, "%s%lld line%s of the log after it will be written again",
+                i->step ? ", " : "", (long long)i->n_dropped_lines,
+                i->n_dropped_lines == 1 ? "" : "s");
+    if (i->step > 0 || i->n_dropped_lines) fputc('\n', stderr);
+    if (i->step == i->n_steps)
+        fprintf(stderr, "all %lld step%s done; -n MORE makes the run longer\n",
+                (long long)i->n_steps, i->n_steps == 1 ? " is" : "s are");
+}
+
+static void print_tokens(const tern_train_info *i) {
+    char a[32], b[32];
+    fprintf(stderr, "data    %s tokens, ", amount((double)i->n_tokens, a));
+    if (i->n_valid_tokens)
+        fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
+    else
+        fprintf(stderr, "none held out: the loss is that of text it learns\n");
+    fprintf(stderr, "plan    %lld step%s of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
+            (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_tokens, i->seq_len,
+            amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
+}
+
+static void print_pairs(const tern_train_info *i) {
+    char a[32], b[32];
+    fprintf(stderr, "data    %s pairs of %s tokens, ", amount((double)i->n_pairs, a),
+            amount((double)i->n_tokens, b));
+    if (i->n_valid_pairs)
+        fprintf(stderr, "%llu held out", (unsigned long long)i->n_valid_pairs);
+    else
+        fprintf(stderr, "none held out: how well it finds others is not known");
+    if (i->n_cut_texts)
+        fprintf(stderr, "; %s texts are cut to %d tokens", amount((double)i->n_cut_texts, a),
+                i->seq_len);
+    fprintf(stderr, "\nplan    %lld step%s of %d pairs: %s pairs, %.3g epochs\n",
+            (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_pairs,
+            amount((double)i->n_steps * i->batch_pairs, a), i->n_epochs);
+}
+
+// "1234 tokens/s", or pairs.
+static const char *speed(const tern_train_event *e, char out[48]) {
+    bool pairs = !isnan(e->pairs_per_second);
+    if (pairs)
+        snprintf(out, 48, "%.0f pairs/s", e->pairs_per_second);
+    else
+        snprintf(out, 48, "%.0f tokens/s", e->tokens_per_second);
+    return out;
+}
+
+static void print_header(void *user, const tern_train_info *i) {
+    static const char *const recipes[] = {"bitnet", "paper", "llama"};
+    reporter *r = user;
+    char a[32], b[32];
+    bool adapter = r->desc->lora_rank > 0, fine_tuned = r->desc->pairs && r->desc->init;
+    fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
+            adapter      ? "an adapter"
+            : fine_tuned ? "that of --init"
+                         : recipes[r->desc->recipe],
+            i->n_layers, i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
+    if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
+    fputc('\n', stderr);
+    if (r->desc->pairs)
+        print_pairs(i);
+    else
+        print_tokens(i);
+    fprintf(stderr, "device  %s\n", i->device);
+    print_start(i, r->desc->out);
+    clock_gettime(CLOCK_MONOTONIC, &r->begun);
+}
+
+// Printed once, after a few seconds.
+static void print_time(reporter *r, const tern_train_event *e) {
+    char a[32], b[48];
+    if (r->told_time || !isfinite(e->seconds_left) || e->step == e->n_steps) return;
+    r->told_time = true;
+    int64_t n = e->n_steps - e->step;
+    fprintf(stderr, "time    about %s for the remaining %lld step%s, at %s\n",
+            duration(e->seconds_left, a), (long long)n, many((uint64_t)n), speed(e, b));
+}
+
+static void clear_line(const reporter *r) {
+    if (r->is_terminal) fputs("\r\033[K", stderr);
+}
+
+static bool print_step(void *user, const tern_train_event *e) {
+    reporter *r = user;
+    char a[32], b[48];
+    if (interrupted) return false;
+    if (seconds_since(&r->begun) > 3) {
+        if (!r->told_time) clear_line(r);
+        print_time(r, e);
+    }
+    if (!r->is_terminal || !isfinite(e->seconds_left) || seconds_since(&r->shown) < 0.2)
+        return true;
+    clock_gettime(CLOCK_MONOTONIC, &r->shown);
+    clear_line(r);
+    fprintf(stderr, "step %lld/%lld, %s, %s left", (long long)e->step, (long long)e->n_steps,
+            speed(e, b), duration(e->seconds_left, a));
+    fflush(stderr);
+    return true;
+}
+
+// One line that is overwritten on a terminal; validation and checkpoints stay.
+static bool print_event(void *user, const tern_train_event *e) {
+    reporter *r = user;
+    char a[32], b[48];
+    clear_line(r);
+    if (e->checkpoint) {
+        fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step, (long long)e->n_steps,
+                r->desc->out, e->checkpoint);
+    } else if (!isnan(e->valid_loss)) {
+        fprintf(stderr, "step %lld/%lld, validation loss %.4f", (long long)e->step,
+                (long long)e->n_steps, e->valid_loss);
+        if (!isnan(e->recall_1))
+            fprintf(stderr, ", recall@1 %.1f%%, @10 %.1f%%", 100 * e->recall_1, 100 * e->recall_10);
+        fputc('\n', stderr);
+    } else {
+        print_time(r, e);
+        fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %s",
+                (long long)e->step, (long long)e->n_steps, e->loss, e->rate, e->grad_norm,
+                speed(e, b));
+        fprintf(stderr, ", %s left%s", duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
+                r->is_terminal ? "" : "\n");
+        clock_gettime(CLOCK_MONOTONIC, &r->shown); // this line stays for a moment
+    }
+    fflush(stderr);
+    return !interrupted;
+}
+
+// ---- The commands -------------------------------------------------------------------------------
+
+static int plot(const command *self, int argc, char **argv) {
+    const char *logs[16], *out = "loss.svg";
+    int n, status;
+    tern_error err = {0};
+    const option options[] = {
+        {'o', "out", OPTION_TEXT, &out, "FILE", "the image (loss.svg)"},
+        OPTIONS_END,
+    };
+    if (!parse_options(self, options, argc, argv, logs, 16, &n, &status)) return status;
+    if (n == 0) return bad_usage("train plot: a log is needed (log.jsonl of a training)");
+    return exit_status(tern_train_plot(logs, (size_t)n, out, &err), &err);
+}
+
+// Options whose targets in the desc have other types than the parser's.
+typedef struct train_args {
+    int recipe, schedule, n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context, seq_len;
+    int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
+    int checkpoint_every, keep, batch_pairs, valid_pairs, pooling;
+    int32_t sizes[8];
+    float weight_decay, clip;
+} train_args;
+
+static void take_args(tern_train_desc *d, const train_args *a) {
+    d->recipe = (tern_recipe)a->recipe;
+    d->schedule = (tern_schedule)a->schedule;
+    d->n_layers = a->n_layers;
+    d->n_embd = a->n_embd;
+    d->n_heads = a->n_heads;
+    d->n_kv_heads = a->n_kv_heads;
+    d->n_ff = a->n_ff;
+    d->n_context = a->n_context;
+    d->seq_len = a->seq_len;
+    d->batch_tokens = a->batch_tokens;
+    d->micro_tokens = a->micro_tokens;
+    d->n_steps = a->n_steps;
+    d->n_warmup = a->n_warmup;
+    d->log_every = a->log_every;
+    d->valid_every = a->valid_every;
+    d->valid_tokens = a->valid_tokens;
+    d->checkpoint_every = a->checkpoint_every;
+    d->keep = a->keep;
+    d->batch_pairs = a->batch_pairs;
+    d->valid_pairs = a->valid_pairs;
+    d->pooling = (tern_pooling)a->pooling;
+    // 0 on the command line: none; missing: the default
+    d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
+    d->clip = a->clip > 0 ? a->clip : -1;
+}
+
+// "RANK" or "RANK,ALPHA".
+static bool read_lora(const char *value, tern_train_desc *d) {
+    char *end;
+    long rank = strtol(value, &end, 10);
+    if (end == value || rank < 1 || rank > 4096) return false;
+    d->lora_rank = (int32_t)rank;
+    if (*end == 0) return true;
+    const char *alpha = end + 1;
+    d->lora_alpha = strtof(alpha, &end);
+    return alpha[-1] == ',' && end != alpha && *end == 0 && d->lora_alpha > 0 &&
+           isfinite(d->lora_alpha);
+}
+
+// "64,128,256": the sizes to which vectors may be cut.
+static bool read_sizes(const char *list, train_args *a, tern_train_desc *d) {
+    for (const char *at = list; *at;) {
+        char *end;
+        long size = strtol(at, &end, 10);
+        if (end == at || size < 1 || size > 1 << 16 || d->n_sizes == 8) return false;
+        a->sizes[d->n_sizes++] = (int32_t)size;
+        if (*end && (*end != ',' || !end[1])) return false;
+        at = end + (*end == ',');
+    }
+    d->sizes = a->sizes;
+    return d->n_sizes > 0;
+}
+
+int cmd_train(const command *self, int argc, char **argv) {
+    tern_train_desc d = {.seed = 1};
+    train_args a = {.weight_decay = NAN, .clip = 1};
+    tern_error err = {0};
+    const char *rest[1], *lora = NULL, *sizes = NULL;
+    int n, status;
+    const option options[] = {
+        OPTIONS_GROUP("Data and results"),
+        {0, "data", OPTION_TEXT, &d.data, "DIR", "shards and tokenizer of `tern data build`"},
+        {'o', "out", OPTION_TEXT, &d.out, "DIR", "where checkpoints and log.jsonl go"},
+        {0, "resume", OPTION_FLAG, &d.resume, NULL,
+         "go on from the newest checkpoint in --out; -n MORE: to a greater length"},
+        {0, "init", OPTION_TEXT, &d.init, "MODEL", "first weights from this model"},
+        {0, "assistant-only", OPTION_FLAG, &d.assistant_only, NULL,
+         "of chats learn only what the assistant says"},
+        OPTIONS_GROUP("An adapter (LoRA) instead of a whole model"),
+        {0, "lora", OPTION_TEXT, &lora, "RANK[,ALPHA]",
+         "beside the frozen weights of --init; alpha: 2 RANK"},
+        {0, "lora-targets", OPTION_TEXT, &d.lora_targets, "LIST",
+         "some of q,k,v,o,gate,up,down (all)"},
+        OPTIONS_GROUP("An embedding model instead of a language model"),
+        {0, "contrastive", OPTION_TEXT, &d.pairs, "PAIRS",
+         "lines {\"query\": ..., \"positive\": ..., \"negatives\": [...]}"},
+        {0, "held-out", OPTION_TEXT, &d.held_out_pairs, "PAIRS", "for validation: loss, recall"},
+        {0, "batch-pairs", OPTION_COUNT, &a.batch_pairs, "N", "pairs of a step (256)", 2},
+        {0, "valid-pairs", OPTION_COUNT, &a.valid_pairs, "N", "of those held out (1000)", 1},
+        {0, "temperature", OPTION_NUMBER, &d.temperature, "T", "of the loss (0.05)"},
+        {0, "pooling", OPTION_CHOICE, &a.pooling, "auto|mean|last|cls",
+         "of rows to a vector (that of --init, else mean)"},
+        {0, "matryoshka", OPTION_TEXT, &sizes, "N,N,...", "sizes to which vectors may be cut"},
+        OPTIONS_GROUP("Model"),
+        {0, "preset", OPTION_NAME, &d.preset, "tiny|nano|micro|small|medium",
+         "the shape, see docs/training.md (nano)"},
+        {0, "recipe", OPTION_CHOICE, &a.recipe, "bitnet|paper|llama",
+         "2B-4T's, arXiv:2402.17764's, or float weights (bitnet)"},
+        {0, "layers", OPTION_COUNT, &a.n_layers, "N", "instead of the preset's; so are these:", 1,
+         1024},
+        {0, "embd", OPTION_COUNT, &a.n_embd, "N", "dimensions", 1, 1 << 16},
+        {0, "heads", OPTION_COUNT, &a.n_heads, "N", "attention heads", 1, 1 << 16},
+        {0, "kv-heads", OPTION_COUNT, &a.n_kv_heads, "N", "key and value heads", 1, 1 << 16},
+        {0, "ff", OPTION_COUNT, &a.n_ff, "N", "width of the feed-forward layer", 1, 1 << 20},
+        {0, "act", OPTION_NAME, &d.act, "silu|relu2|gelu|gelu_pytorch_tanh", "(the recipe's)"},
+        {0, "separate-head", OPTION_FLAG, &d.separate_head, NULL, "head not tied to the table"},
+        OPTIONS_GROUP("Course"),
+        {'n', "steps", OPTION_COUNT, &a.n_steps, "N",
+         "optimizer steps (1000; with --resume as many as before)"},
+        {0, "batch-tokens", OPTION_COUNT, &a.batch_tokens, "N", "tokens of a step", 1},
+        {0, "seq-len", OPTION_COUNT, &a.seq_len, "N", "tokens of a sequence", 1, 1 << 24},
+        {0, "context", OPTION_COUNT, &a.n_context, "N", "that the model will state (--seq-len)", 1,
+         1 << 24},
+        {0, "micro-tokens", OPTION_COUNT, &a.micro_tokens, "N",
+         "computed at once (4096, on a GPU 32768)", 1},
+        {0, "schedule", OPTION_CHOICE, &a.schedule, "auto|two-stage|cosine|constant",
+         "of the rate (ternary: two-stage, float: cosine)"},
+        {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate", 0, 10},
+        {0, "rate-2", OPTION_NUMBER, &d.rate_2, "R", "of the second stage", 0, 10},
+        {0, "warmup", OPTION_COUNT, &a.n_warmup, "N", "steps in which the rate rises"},
+        {0, "weight-decay", OPTION_NUMBER, &a.weight_decay, "D",
+         "of AdamW, 0: none (0.1; adapters: 0)", 0, 10},
+        {0, "clip", OPTION_NUMBER, &a.clip, "C", "norm of the gradient at most, 0: any (1)"},
+        {0, "seed", OPTION_SEED, &d.seed, "S", "of first weights and order (1)"},
+        {0, "in-order", OPTION_FLAG, &d.in_order, NULL, "take the text in its order, not shuffled"},
+        OPTIONS_GROUP("Machine and reports"),
+        {0, "device", OPTION_NAME, &d.device, "cpu|webgpu", "where it runs (cpu)"},
+        {'t', "threads", OPTION_COUNT, &d.n_threads, "N", "threads, 0: one for each core (0)", 0,
+         1024},
+        FEATURES_OPTION(d.cpu_features),
+        {0, "bf16", OPTION_FLAG, &d.bf16, NULL,
+         "round the factors of products to bf16, where the processor is fast at it"},
+        {0, "log-every", OPTION_COUNT, &a.log_every, "N", "steps (10)", 1},
+        {0, "valid-every", OPTION_COUNT, &a.valid_every, "N", "steps (250)", 1},
+        {0, "valid-tokens", OPTION_COUNT, &a.valid_tokens, "N", "of held-out text (65536)", 1},
+        {0, "checkpoint-every", OPTION_COUNT, &a.checkpoint_every, "N", "steps (500)", 1},
+        {0, "keep", OPTION_COUNT, &a.keep, "N", "newest checkpoints (2)", 1},
+        OPTIONS_END,
+    };
+    if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
+    if (!d.out) return bad_usage("train: --out is needed");
+    if (!d.data && !d.pairs) return bad_usage("train: --data or --contrastive is needed");
+    if (d.pairs && !d.data && !d.init)
+        return bad_usage("train: --contrastive needs --init, or --data with a tokenizer");
+    if (sizes && !read_sizes(sizes, &a, &d))
+        return bad_usage("train: --matryoshka '%s': expected sizes, such as 64,128,256", sizes);
+    if (!d.pairs && (d.held_out_pairs || a.batch_pairs || a.valid_pairs || d.temperature > 0 ||
+                     a.pooling || sizes))
+        return bad_usage("train: --held-out, --batch-pairs, --valid-pairs, --temperature, "
+                         "--pooling and --matryoshka go with --contrastive");
+    if (lora && !read_lora(lora, &d))
+        return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);
+    if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");
+    if (!lora && d.lora_targets) return bad_usage("train: --lora-targets goes with --lora");
+    take_args(&d, &a);
+    reporter r = {.desc = &d, .is_terminal = isatty(STDERR_FILENO)};
+    d.comm = cli_comm();
+    d.webgpu = cli_webgpu();
+    d.on_begin = print_header;
+    d.on_event = print_event;
+    d.on_step = print_step;
+    d.user = &r;
+    speaks = !d.comm || d.comm->rank == 0;
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+    if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
+    tern_status done = tern_train(&d, &err);
+    if (done != TERN_OK) clear_line(&r);
+    return exit_status(done, &err);
+}
+
+const command train_jobs[] = {
+    {"train plot", "LOG... [-o FILE]", "draw the losses of training logs", plot, NULL},
+    {0},
+};
