@@ -62,11 +62,11 @@ $(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
 	  { tail -n 60 $(FUZZ_BUILD)/$*.log; exit 1; }
 	@echo "  fuzz  $*: $$(sed -n 's/^Done \(.*\)/\1/p' $(FUZZ_BUILD)/$*.log), nothing found"
 
-# Mutated files of every kind through whole commands, in the build of `make asan`: see tools/mutate.c.
+# Mutated files of every kind through whole commands, in the build of `make asan`: see tools/mutate/mutate.c.
 N    ?= 2000
 SEED ?= 1
 MUTATE_JOBS ?= $(shell nproc)
-$(BUILD)/mutate: $(call obj,tools/mutate.c tools/mutate_kinds.c tests/tiny_model.c) $(BUILD)/libtern.a
+$(BUILD)/mutate: $(call obj,tools/mutate/mutate.c tools/mutate/mutate_kinds.c tests/tiny_model.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 .PHONY: mutate

@@ -103,9 +103,9 @@ $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 	$< $@
 
 # What the modules for browsers have in the place of utf8proc (mk/web.mk), to be compared with it.
-$(BUILD)/make_unicode_tables: $(call obj,tools/make_unicode_tables.c)
+$(BUILD)/make_unicode_tables: $(call obj,tools/web/make_unicode_tables.c)
 	$(link)
-$(call obj,tools/make_unicode_tables.c): override COMPILE := -c
+$(call obj,tools/web/make_unicode_tables.c): override COMPILE := -c
 $(BUILD)/gen/unicode_tables.inc: $(BUILD)/make_unicode_tables
 	@mkdir -p $(@D)
 	@echo "  write $@"

@@ -45,9 +45,9 @@ WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(W
 WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE2_CODE_UNIT_WIDTH=8 \
                    -I$(WEB_DEPS)/pcre2/src
 
-$(WEB_DEPS)/versions: tools/fetch_web_sources.sh
+$(WEB_DEPS)/versions: tools/web/fetch_web_sources.sh
 	@tools/install_deps.sh clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc dpkg-dev
-	tools/fetch_web_sources.sh $(WEB_DEPS)
+	tools/web/fetch_web_sources.sh $(WEB_DEPS)
 # PCRE2's own recipe for builds without its configure script.
 $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 	@mkdir -p $(@D)
@@ -61,14 +61,14 @@ WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/
                         src/kernels/webgpu/wgsl/head/head_%,$(WGSL))
 # The modules have the kernels' names, and a file of its own their texts: who has no GPU need not load it.
 WEB_SHADERS = $(WEB)/tern-shaders.json
-$(WEB)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
+$(WEB)/gen/webgpu_wgsl.inc: tools/web/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
-	$(Q)tools/embed_wgsl.sh -n $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
-$(WEB_SHADERS): tools/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
+	$(Q)tools/web/embed_wgsl.sh -n $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+$(WEB_SHADERS): tools/web/embed_wgsl.sh $(WEB_WGSL) mk/web.mk
 	@mkdir -p $(@D)
 	@echo "  embed $@"
-	$(Q)tools/embed_wgsl.sh -j $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
+	$(Q)tools/web/embed_wgsl.sh -j $(WEB_WGSL) > $@.tmp && mv $@.tmp $@
 
 # All that PCRE2 knows of Unicode would be 7 KB more of a module (with gzip).
 $(WEB)/make_pcre2_tables: tools/make_pcre2_tables.c $(WEB_DEPS)/include/pcre2.h
@@ -81,7 +81,7 @@ $(WEB_DEPS)/pcre2/src/pcre2_few_tables.c: $(WEB_DEPS)/pcre2/src/few_names.inc
 	$(Q)sed 's/pcre2_ucptables\.c/few_names.inc/' $(@D)/pcre2_tables.c > $@.tmp && mv $@.tmp $@
 
 # utf8proc itself would be 75 KB of a module (with gzip): apps/web/unicode has its answers in 20.
-$(WEB)/make_unicode_tables: tools/make_unicode_tables.c $(WEB_DEPS)/include/pcre2.h
+$(WEB)/make_unicode_tables: tools/web/make_unicode_tables.c $(WEB_DEPS)/include/pcre2.h
 	@echo "  link  $@"
 	$(Q)$(CC) -std=c11 -O1 -DUTF8PROC_STATIC -I$(WEB_DEPS)/utf8proc -o $@ $< $(WEB_DEPS)/utf8proc/utf8proc.c
 $(WEB)/gen/unicode_tables.inc: $(WEB)/make_unicode_tables
@@ -90,7 +90,7 @@ $(WEB)/gen/unicode_tables.inc: $(WEB)/make_unicode_tables
 	$(Q)$< > $@.tmp && mv $@.tmp $@
 
 # WebKit of 2025 has no other module, and loses floats in the loops of functions without SIMD.
-$(WEB)/wasm_loops: tools/wasm_loops.c
+$(WEB)/wasm_loops: tools/web/wasm_loops.c
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	$(Q)$(CC) -std=c11 -O1 -Wall -Wextra -Werror -o $@ $<
@@ -143,7 +143,7 @@ $(1): $(2) mk/web.mk $$(WEB_AFTER_$(3)) $(WEB_TOOLS)
 	    $$(WEB_LINK_$(3))
 	$$(Q)$$(WASM_OPT) $$(WASM_OPT_FLAGS) $$@.tmp -o $$@.tmp
 	$$(if $$(WEB_AFTER_$(3)),$$(Q)$$(WEB_AFTER_$(3)) $$@.tmp >/dev/null)
-	@tools/check_wasm_size.sh $$@.tmp $$(call web_gzip_max,$$@)
+	@tools/web/check_wasm_size.sh $$@.tmp $$(call web_gzip_max,$$@)
 	$$(Q)mv $$@.tmp $$@
 endef
 # wasi-libc was compiled without threads: its errno, declared thread-local, is one word for all, and only

@@ -2,10 +2,10 @@
 # webgpu-native` fetches one from npm (Dawn, for this machine) to where the program looks for it.
 
 WGSL := $(sort $(wildcard src/kernels/webgpu/wgsl/*.wgsl src/kernels/webgpu/wgsl/*/*.wgsl src/kernels/webgpu/*/wgsl/*.wgsl))
-$(BUILD)/gen/webgpu_wgsl.inc: tools/embed_wgsl.sh $(WGSL)
+$(BUILD)/gen/webgpu_wgsl.inc: tools/web/embed_wgsl.sh $(WGSL)
 	@mkdir -p $(@D)
 	@echo "  embed $@"
-	$(Q)tools/embed_wgsl.sh $(WGSL) > $@.tmp && mv $@.tmp $@
+	$(Q)tools/web/embed_wgsl.sh $(WGSL) > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/src/kernels/webgpu/device/gpu_shaders.o: $(BUILD)/gen/webgpu_wgsl.inc
 
 WEBGPU_PACKAGE ?= bun-webgpu-linux-x64@0.1.7
@@ -20,7 +20,7 @@ $(BUILD)/webgpu/libwebgpu_wrapper.so:
 WEBGPU_NEWER_PACKAGE ?= webgpu@0.6.2
 .PHONY: webgpu-newer check-webgpu-newer
 webgpu-newer: $(BUILD)/webgpu-newer/libwebgpu_dawn.so ## a newer, faster Dawn (36 MB from npm, Linux on x86-64)
-$(BUILD)/webgpu-newer/libwebgpu_dawn.so: tools/dawn_node.c src/kernels/webgpu/device/wgpu_api.h
+$(BUILD)/webgpu-newer/libwebgpu_dawn.so: tools/web/dawn_node.c src/kernels/webgpu/device/wgpu_api.h
 	@mkdir -p $(@D)
 	cd $(@D) && { test -f dawn.node || { npm pack --silent $(WEBGPU_NEWER_PACKAGE) && \
 	    tar xzf *.tgz --strip-components=3 package/dist/linux-x64/dawn.node && rm *.tgz; }; }

@@ -177,7 +177,7 @@ says web/diagnose/steps.ts "the model that comes with these pages, $(million "$b
 says web/chat/models.ts "beside the pages: $(million "$bytes") MB"
 says web/chat/models.ts "size: $bytes,"
 says docs/images/chat.svg "(bitnet-b1.58, $(million "$weights")M weights)"
-says docs/images/chat.svg "context of $(field context_length) tokens" # else: tools/readme_picture.sh
+says docs/images/chat.svg "context of $(field context_length) tokens" # else: tools/pictures/readme_picture.sh
 sed -n 's/^TERN_DTYPE_ROW([A-Z0-9_]*, "\(I2_S\|TQ[12]_0\)", \([0-9]*\), \([0-9]*\), \([0-9]*\)).*/\1 \2 \3 \4/p' \
     src/base/dtype/dtype.inc >"$work/types"
 [ "$(wc -l <"$work/types")" = 3 ] || wrong "src/base/dtype/dtype.inc has not the three ternary types"

@@ -34,7 +34,7 @@ test(
   },
 );
 
-// tools/wasm_loops.c says why. The other modules, which WebKit does not run, show that it sees such functions.
+// tools/web/wasm_loops.c says why. The other modules, which WebKit does not run, show that it sees such functions.
 test('browsers: no module for WebKit leaves floats to its interpreter', {}, async (t) => {
   const built = `${build}/web/`;
   const left = (name) => Number(execFileSync(`${built}wasm_loops`, ['-c', built + name]));

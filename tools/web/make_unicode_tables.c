@@ -371,7 +371,7 @@ static void print_checks(void) {
 }
 
 int main(void) {
-    printf("// Unicode %s, from utf8proc %s by tools/make_unicode_tables.c\n",
+    printf("// Unicode %s, from utf8proc %s by tools/web/make_unicode_tables.c\n",
            utf8proc_unicode_version(), utf8proc_version());
     print_checks();
     print_categories();

@@ -7,7 +7,7 @@
 // always the same one, and -i runs it alone. Each job is a separate process with a folder under
 // $TMPDIR; it forks one that works through a batch, so that a crash costs one mutation. (Seen to
 // find: without the check that a config has heads, 4 of 2,000 mutations divided by zero.)
-#include "tools/mutate.h"
+#include "tools/mutate/mutate.h"
 
 #include <dirent.h>
 #include <errno.h>

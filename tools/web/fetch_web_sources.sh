@@ -4,7 +4,7 @@
 # with apt-get by a list of sources of its own, so that it works without root and changes nothing of
 # the system.
 #
-#     tools/fetch_web_sources.sh FOLDER
+#     tools/web/fetch_web_sources.sh FOLDER
 #
 # The upstream archives must have the checksums below. Debian's patches on top of them, its security
 # fixes among these, are what the archive has today, checked by apt against Debian's signature.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Draws what a terminal shows as SVG, from standard input to standard output:
 #
-#     tools/terminal_picture.sh tern < session.txt > docs/images/session.svg
+#     tools/pictures/terminal_picture.sh tern < session.txt > docs/images/session.svg
 #
 # Lines that begin with "$ " or "> " were typed, one between ** is bold, one that begins with "[" grey.
 set -eu

@@ -2,7 +2,7 @@
 # Makes docs/images/chat.svg again, from a real chat with the carried model in a window of 84 columns.
 # Run it after `make` when the model or chat has changed.
 #
-#     tools/readme_picture.sh [MODEL [SEED [LINES OF THE ANSWER AT MOST]]]
+#     tools/pictures/readme_picture.sh [MODEL [SEED [LINES OF THE ANSWER AT MOST]]]
 set -eu
 cd "$(dirname "$0")/.."
 model=${1:-models/stories.gguf} seed=${2:-4} lines=${3:-30}
@@ -21,5 +21,5 @@ grep -q ' tokens/s$' "$work/seen" || { echo "no answer within 15 seconds" >&2; e
     echo
     grep ' tokens/s$' "$work/seen"
     echo '>'
-} | tools/terminal_picture.sh 'tern chat' >"$work/chat.svg"
+} | tools/pictures/terminal_picture.sh 'tern chat' >"$work/chat.svg"
 mv "$work/chat.svg" docs/images/chat.svg

@@ -9,7 +9,7 @@
 #include "tern_tools.h"
 #include "tern_train.h"
 #include "tests/tiny_model.h"
-#include "tools/mutate.h"
+#include "tools/mutate/mutate.h"
 
 enum { PATHS = 8, PATH_BYTES = 600 };
 
