@@ -50,8 +50,8 @@ isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/
 TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c))
-TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c tests/*.c tests/*/*.c tests/*/*/*.c))) \
-            tests/harness.c tests/blobs.c tests/tiny_model.c tests/real_shapes.c tests/closeness.c tests/goldens.c tests/gpu_fixture.c tests/image_tokens_fixture.c tests/grammar_data.c tests/unicode_web.c \
+TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/library/media/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/library/media/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c tests/*.c tests/*/*.c tests/*/*/*.c))) \
+            tests/support/harness.c tests/support/blobs.c tests/support/tiny_model.c tests/support/real_shapes.c tests/support/closeness.c tests/library/models/goldens.c tests/library/webgpu/gpu_fixture.c tests/library/media/image_tokens_fixture.c tests/support/grammar_data.c tests/wasm/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
 CLI_SRC  := $(wildcard apps/cli/*.c apps/cli/*/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
 
@@ -62,7 +62,7 @@ CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call laz
 SOUND_CALLER := src/media/sound_file.c
 HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp/mcp_http.c
 EDIT_CALLER  := apps/cli/console/line.c
-$(call obj,$(SOUND_CALLER) $(IMAGE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/sound_test.c tests/image_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
+$(call obj,$(SOUND_CALLER) $(IMAGE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/library/media/sound_test.c tests/library/media/image_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
 $(call obj,apps/cli/serve/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)
 $(call obj,$(HUB_CALLERS)): ALL_CFLAGS += $(if $(HUB_NEEDS),-DTERN_CURL=1 $(call cflags_of,pull))
 

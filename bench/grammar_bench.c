@@ -14,8 +14,8 @@
 #include <time.h>
 #include "base/alloc.h"
 #include "grammar/mask/automaton.h"
-#include "tests/grammar_data.h"
-#include "tests/harness.h"
+#include "tests/support/grammar_data.h"
+#include "tests/support/harness.h"
 
 // The vocabulary's reader says with it what is wrong.
 void test_check(bool ok, const char *file, int line, const char *format, ...) {

@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include "fuzz/support.h"
 #include "models/models.h"
-#include "tests/tiny_model.h"
+#include "tests/support/tiny_model.h"
 
 static tern_file *base;
 static const tern_arch *arch;

@@ -14,7 +14,7 @@ $(KERNEL_BENCHES:%=$(BUILD)/%_bench): $(BUILD)/%_bench: $(BUILD)/obj/bench/%_ben
 $(BENCHES:%=$(BUILD)/%_bench): $(BUILD)/%_bench: $(BUILD)/obj/bench/%_bench.o $(BUILD)/libtern.a
 	$(link)
 $(BUILD)/train_bench: $(call obj,bench/train_cpu.c)
-$(BUILD)/grammar_bench: $(call obj,tests/grammar_data.c)
+$(BUILD)/grammar_bench: $(call obj,tests/support/grammar_data.c)
 $(BUILD)/decode_bench: $(call obj,src/kernels/single_test.c)
 
 bench-kernels: $(BUILD)/kernel_bench ## time the kernels: then $(BUILD)/kernel_bench -t 2

@@ -13,7 +13,7 @@ TIME ?= 60
 FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
 FUZZ_BUILD := $(BUILD)/fuzz
 FUZZ_SANITIZE := address,undefined,float-cast-overflow
-FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/tiny_model.c $(SERVE_PLAIN) \
+FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/support/tiny_model.c $(SERVE_PLAIN) \
                 $(filter-out apps/agent/mcp/mcp_http.c apps/agent/mcp/mcp_pipe.c,$(AGENT_SRC)) \
                 apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c apps/hub/hub_store.c
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
@@ -66,7 +66,7 @@ $(FUZZ_NAMES:%=fuzz-%): fuzz-%: fuzz-link-%
 N    ?= 2000
 SEED ?= 1
 MUTATE_JOBS ?= $(shell nproc)
-$(BUILD)/mutate: $(call obj,tools/mutate/mutate.c tools/mutate/mutate_kinds.c tests/tiny_model.c) $(BUILD)/libtern.a
+$(BUILD)/mutate: $(call obj,tools/mutate/mutate.c tools/mutate/mutate_kinds.c tests/support/tiny_model.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
 .PHONY: mutate

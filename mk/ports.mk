@@ -5,7 +5,7 @@ OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_
              $(if $(filter memory,$(PARTS_IN)),src/store/store_none.c) $(if $(filter images,$(PARTS_IN)),src/media/image_none.c) \
              $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c)
 OTHER_TEST = $(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os/os_test.c \
-             tests/plain_harness.c
+             tests/support/plain_harness.c
 OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O2 $(WARNINGS) -ffp-contract=off -fno-math-errno \
                -DPCRE2_STATIC -DUTF8PROC_STATIC -Iinclude -Isrc -I. -I$(BUILD)/gen
 
@@ -20,7 +20,7 @@ $(BUILD)/windows/obj/src/kernels/webgpu/device/gpu_shaders.o $(BUILD)/wasm/obj/s
 
 # They have what the system gives but for libraries that are loaded: glibc's dlopen would end them.
 .PHONY: static-test
-$(BUILD)/os_test_static: $(call obj,$(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os/os_test.c src/base/os/lazy_test.c tests/plain_harness.c) FORCE
+$(BUILD)/os_test_static: $(call obj,$(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os/os_test.c src/base/os/lazy_test.c tests/support/plain_harness.c) FORCE
 	$(call again,link,$(CC) $(ALL_CFLAGS) -static -o $@ $(made_of) -lm -pthread 2>/dev/null)
 static-test: $(BUILD)/os_test_static
 	cd $(BUILD) && ./os_test_static
@@ -78,7 +78,7 @@ WASM_FLAGS_relaxed = -msimd128 -mrelaxed-simd
 WASM_KERNEL_SRC = $(filter-out $(TEST_PATTERN) src/base/os_% src/base/os/os_% src/base/file/os_%,$(filter $(KERNEL_PARTS),$(OTHER_SRC))) \
                   src/base/os/os_wasm.c src/base/os/os_file.c src/base/os/os_posix_file.c \
                   src/base/os/os_named_folder.c $(call isa_files,wasm)
-WASM_KERNEL_TEST_SRC = $(filter src/kernels/%,$(KERNEL_TEST_SRC)) tests/plain_harness.c
+WASM_KERNEL_TEST_SRC = $(filter src/kernels/%,$(KERNEL_TEST_SRC)) tests/support/plain_harness.c
 define wasm_kernels
 $(call wasm_objects,$(BUILD)/wasm/$(1),-O3 $(WASM_FLAGS_$(1)) -I$(BUILD)/other/include,WebAssembly $(1),$(BUILD)/other/include/pcre2.h)
 $(BUILD)/wasm/kernels_$(1).wasm: $(patsubst %.c,$(BUILD)/wasm/$(1)/%.o,$(WASM_KERNEL_SRC) $(WASM_KERNEL_TEST_SRC))

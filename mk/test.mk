@@ -97,7 +97,7 @@ test-mpi: all mpi ## training on two processes (needs OpenMPI)
 
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a FORCE
 	$(call again,link,$(CC) $(ALL_CFLAGS) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(IMAGE_LIBS) $(SOUND_LIBS))
-$(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/tiny_model.c tests/real_shapes.c) $(BUILD)/libtern.a
+$(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/support/tiny_model.c tests/support/real_shapes.c) $(BUILD)/libtern.a
 	$(link)
 $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model
 	$< $@
@@ -110,7 +110,7 @@ $(BUILD)/gen/unicode_tables.inc: $(BUILD)/make_unicode_tables
 	@mkdir -p $(@D)
 	@echo "  write $@"
 	$(Q)$< > $@.tmp && mv $@.tmp $@
-$(BUILD)/obj/tests/unicode_web.o: $(BUILD)/gen/unicode_tables.inc
+$(BUILD)/obj/tests/wasm/unicode_web.o: $(BUILD)/gen/unicode_tables.inc
 
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b

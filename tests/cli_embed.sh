@@ -1,5 +1,5 @@
 # Part of cli_test.sh: tern embed, with a model that embeds and a tokenizer of 48 tokens. What the numbers are is
-# tests/embed_test.c's.
+# tests/library/embed_test.c's.
 [ -d "$dir/embeddinggemma" ] || with_tokenizer embeddinggemma
 embeds=$dir/embeddinggemma
 printf 'the cat and the dog\nthe hen\r\nthe cat\n' >"$dir/lines"

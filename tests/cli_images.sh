@@ -1,4 +1,4 @@
-# Part of cli_test.sh: images on the command line. What the numbers are is tests/vit_test.c's and tests/see_test.c's.
+# Part of cli_test.sh: images on the command line. What the numbers are is tests/library/media/vit_test.c's and tests/library/media/see_test.c's.
 sees=tests/oracles/qwen35_sees
 image=$sees/image.png
 

@@ -3,7 +3,7 @@
 # writer, a device or an odd name.
 #     tests/files_test.sh build/tern build/tiny.gguf [LOOPS]
 # LOOPS (3): how often a command is killed at some moment; `make test-kills` runs 300. (At every
-# system call: tests/files_test.c.) Seen to fail without cancel_on_signals, with SIGXFSZ left to kill,
+# system call: tests/library/files_test.c.) Seen to fail without cancel_on_signals, with SIGXFSZ left to kill,
 # and with /dev/stdout opened in place of its descriptor.
 set -u
 tern=$1 model=$2 loops=${3:-3}

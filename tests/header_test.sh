@@ -75,13 +75,13 @@ find src -name '*.c' ! -name '*_test.c' ! -name store_none.c -exec awk '
 comm -23 "$to/failing" "$to/clearing" | sed 's/$/ does not begin with tern_clear(err)/' >"$to/unclear"
 [ ! -s "$to/unclear" ] || { cat "$to/unclear" >&2; exit 1; }
 for name in $(cat "$to/functions"); do
-    grep -qE "(FAILS\(|RUNS\(|GIVES\([A-Za-z0-9_]*, |holds\()$name\b" tests/null_calls.c ||
-        { echo "tests/null_calls.c does not call $name" >&2; exit 1; }
+    grep -qE "(FAILS\(|RUNS\(|GIVES\([A-Za-z0-9_]*, |holds\()$name\b" tests/support/null_calls.c ||
+        { echo "tests/support/null_calls.c does not call $name" >&2; exit 1; }
 done
-$cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -o "$to/null_calls" tests/null_calls.c \
+$cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -o "$to/null_calls" tests/support/null_calls.c \
     "$build/public/libtern.a" "$@"
 $cxx -std=c++11 -Wall -Wextra -Werror -Wno-missing-field-initializers -Iinclude \
-    -o "$to/null_calls_cpp" -x c++ tests/null_calls.c -x none "$build/public/libtern.a" "$@"
+    -o "$to/null_calls_cpp" -x c++ tests/support/null_calls.c -x none "$build/public/libtern.a" "$@"
 "$to/null_calls" "$model" "$to/unwritten"
 "$to/null_calls_cpp" "$model" "$to/unwritten"
 [ ! -e "$to/unwritten" ] || { echo "null_calls wrote a file of nothing" >&2; exit 1; }

@@ -3,7 +3,7 @@
 
     tests/mcp_serve_test.py TERN [NAME]     the tests with NAME in their names
 
-The rules of the protocol itself are in tests/mcp_test.c, the official clients in tests/mcp_clients.mjs.
+The rules of the protocol itself are in tests/serve/mcp_test.c, the official clients in tests/mcp_clients.mjs.
 """
 import atexit
 import contextlib

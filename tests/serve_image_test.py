@@ -4,7 +4,7 @@
     tests/serve_image_test.py TERN [NAME]     the tests with NAME in their names
 
 What is asked here is that an image stands where the client put it and nowhere else; what the model sees on it is
-tests/see_test.c's. So all interfaces must say what `tern run --chat --image` says.
+tests/library/media/see_test.c's. So all interfaces must say what `tern run --chat --image` says.
 """
 import base64
 import json

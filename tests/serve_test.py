@@ -294,7 +294,7 @@ def test_health_answers_at_full_load(s):
 
 
 def test_bytes_that_are_no_requests_are_refused(s):
-    # tests/serve_http_test.c has the reader's cases; here: that the server asks the reader, and closes.
+    # tests/serve/serve_http_test.c has the reader's cases; here: that the server asks the reader, and closes.
     host = b"Host: localhost\r\n"
     for status, data in {
         400: b"GET / HTTP/1.1\r\n\r\n", 431: b"GET / HTTP/1.1\r\n" + host + b"X: " + b"x" * 40000,

@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/real_shapes.h"
-#include "tests/tiny_model.h"
+#include "tests/support/real_shapes.h"
+#include "tests/support/tiny_model.h"
 
-// NAME or NAME-TYPE of tests/real_shapes.c. False: there is no such shape.
+// NAME or NAME-TYPE of tests/support/real_shapes.c. False: there is no such shape.
 static bool find_real(const char *name, const real_shape **shape, tern_dtype *type) {
     const char *end = strrchr(name, '-');
     *type = TERN_DTYPE_BF16;

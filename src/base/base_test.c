@@ -5,7 +5,7 @@
 #include "base/json/json_index.h"
 #include "base/json/json_write.h"
 #include "base/utf8.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 TEST(json_reads_nested_values) {
     tern_json_doc doc;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 #include "base/utf8.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static void check(bool is_text, const char *text, size_t n, const char *want) {
     for (size_t cut = 0; cut <= n; cut++) { // in two pieces, cut between characters

@@ -2,7 +2,7 @@
 // nobody has it with another.
 #include <stdatomic.h>
 #include "base/turns.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 typedef struct contest {
     tern_turns turns;

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "formats/chains.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 typedef struct bytes {
     uint8_t at[8192];

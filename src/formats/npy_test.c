@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // A file of this version with this dictionary and n_data bytes of data.
 static tern_strbuf make(int version, const char *text, const void *data, size_t n_data) {

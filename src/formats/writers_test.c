@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
-#include "tests/blobs.h"
-#include "tests/harness.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
 
 static bool exists(const char *path) {
     struct stat st;

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/strbuf.h"
 #include "grammar/mask/automaton.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { N_VOCAB = 257, END = 256 };
 

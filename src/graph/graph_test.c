@@ -2,7 +2,7 @@
 #include <string.h>
 #include "graph/build.h"
 #include "kernels/rope.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // Seen to fail when tern_g_named cuts: two weights became one.
 TEST(graph_refuses_names_that_do_not_fit) {

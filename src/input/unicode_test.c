@@ -1,7 +1,7 @@
 #include "input/unicode.h"
 #include <string.h>
 #include "base/alloc.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static void check_form(tern_normal_form form, const char *from, const char *to, int line) {
     tern_strbuf out = {0};

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/backend.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // ---- A store -----------------------------------------------------------------------------------
 //

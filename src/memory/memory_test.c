@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/dtype/dtype.h"
 #include "memory/memory.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // ---- Redaction ----------------------------------------------------------------------------------
 

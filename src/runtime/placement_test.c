@@ -6,8 +6,8 @@
 #include <time.h>
 #include "runtime/runtime.h"
 #include "tern_tools.h"
-#include "tests/harness.h"
-#include "tests/tiny_model.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 static atomic_bool lost, over;
 static atomic_int users, users_max;

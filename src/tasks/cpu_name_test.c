@@ -1,6 +1,6 @@
 #include <string.h>
 #include "tasks/cpu_name.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static bool is(const char *cpuinfo, const char *name) {
     char out[128];

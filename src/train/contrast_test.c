@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "tern_embed.h"
 #include "tern_tools.h"
-#include "tests/train_fixture.h"
+#include "tests/support/train_fixture.h"
 
 enum { N_HELD_OUT = 50, TEXT_MOST = 64 };
 

@@ -2,8 +2,8 @@
 // runs, odd names, numbers that are not finite.
 #include <limits.h>
 #include "base/lines.h"
-#include "tests/blobs.h"
-#include "tests/train_fixture.h"
+#include "tests/support/blobs.h"
+#include "tests/support/train_fixture.h"
 
 // A whole file; the caller frees it.
 static tern_strbuf read_all(const char *folder, const char *name) {

@@ -12,9 +12,9 @@
 #include "base/hash.h"
 #include "input/tokenizer/tok_small.h"
 #include "tern_tools.h"
-#include "tests/gpu_fixture.h"
-#include "tests/harness.h"
-#include "tests/tiny_model.h"
+#include "tests/library/webgpu/gpu_fixture.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 #include "train/trainer.h"
 
 enum { SEQ_LEN = 64 };

@@ -7,7 +7,7 @@
 #include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "tern_train.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // Writes a log into a folder of this name and draws it; the caller frees the image.
 static tern_status plot(const char *folder, const char *log, char **svg, tern_error *err) {

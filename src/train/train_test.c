@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "input/tokenizer/tok_small.h"
-#include "tests/harness.h"
-#include "tests/train_fixture.h"
+#include "tests/support/harness.h"
+#include "tests/support/train_fixture.h"
 
 typedef struct text_sink {
     char text[512];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes family_gradients.json: derivatives of the loss of tests/oracles/<family> along directions in
-the space of each weight (`make oracles`), with which tests/family_gradients_test.c compares the
+the space of each weight (`make oracles`), with which tests/library/models/family_gradients_test.c compares the
 gradients that tern has. Needs numpy.
 
 The loss is the mean of -log p of what follows, over two documents side by side: the 72 ids of the

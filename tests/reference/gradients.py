@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes gradients.gguf: gradients of whole tiny models as PyTorch has them (`make gradients`), with
-which tests/gradients_test.c compares tern's. Needs torch and numpy.
+which tests/library/models/gradients_test.c compares tern's. Needs torch and numpy.
 
     llama    float weights, a head of its own, RoPE's pairs beside each other
     paper    BitLinears (arXiv:2402.17764), SwiGLU, tied head, RoPE's pairs in halves

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/oracles: tiny seeded models as Hugging Face folders, and what decoder_np.py computes
-for them in float64 (`make oracles`). Needs numpy. tests/oracle_test.c compares tern with them.
+for them in float64 (`make oracles`). Needs numpy. tests/library/models/oracle_test.c compares tern with them.
 
     bitnet_packed  2-bit weights and a scale, as microsoft/bitnet-b1.58-2B-4T is published; widths of
                    256, so that every type of GGUF can hold it

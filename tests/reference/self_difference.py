@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How far the reference is from itself: what the bounds of tests/golden_test.c and oracle_test.c are
+"""How far the reference is from itself: what the bounds of tests/library/models/golden_test.c and oracle_test.c are
 made of. Needs numpy and the data folder.
 
     self_difference.py $TERN_TEST_DATA              # float64, float32 and other orders of sums
     self_difference.py $TERN_TEST_DATA --llama-cpp  # with what llama.cpp rounds, and without
     self_difference.py $TERN_TEST_DATA --ties       # activations exactly between two integers
 
-Rows of logits are compared as tests/closeness.h does: the row of the first flip, then the distances of
+Rows of logits are compared as tests/support/closeness.h does: the row of the first flip, then the distances of
 rows, then the choices that differ and the greatest gap between the two, in units of the row's RMS.
 """
 import argparse, itertools, os, re

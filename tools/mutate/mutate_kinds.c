@@ -8,7 +8,7 @@
 #include "tern_image.h"
 #include "tern_tools.h"
 #include "tern_train.h"
-#include "tests/tiny_model.h"
+#include "tests/support/tiny_model.h"
 #include "tools/mutate/mutate.h"
 
 enum { PATHS = 8, PATH_BYTES = 600 };

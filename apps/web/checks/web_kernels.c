@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/os/os_time.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 #include "apps/web/web.h"
 
 WEB_EXPORT(web_kernels_next) int32_t web_kernels_next(void);

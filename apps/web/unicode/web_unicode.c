@@ -1,8 +1,8 @@
 // The functions of utf8proc that the library uses, with the same answers from smaller tables: 33 KB
 // of memory instead of 335, and 20 KB of a page's download (gzip) instead of 75. Only the
 // WebAssembly modules contain this file. tools/web/make_unicode_tables.c gets all answers from
-// utf8proc and writes the tables; tests/web_unicode_test.c compares the two. Nothing here is ever
-// written: any thread may call.
+// utf8proc and writes the tables; tests/wasm/web_unicode_test.c compares the two. Nothing here is
+// ever written: any thread may call.
 #include "utf8proc.h"
 #include <stdbool.h>
 

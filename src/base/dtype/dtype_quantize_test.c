@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { N = 256 * 32 };
 

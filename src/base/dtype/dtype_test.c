@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/dtype/half.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static uint32_t next_random(uint32_t *state) {
     *state = *state * 1664525u + 1013904223u;

@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/file/out_set.h"
 #include "base/dtype/ternary.h"
-#include "tests/blobs.h"
-#include "tests/harness.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
 
 #define SCALE 0.5f
 

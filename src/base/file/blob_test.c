@@ -5,8 +5,8 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file/out_set.h"
-#include "tests/blobs.h"
-#include "tests/harness.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
 
 static bool write_text(const char *path, const char *text) {
     return tern_file_write(path, text, strlen(text), NULL) == TERN_OK;

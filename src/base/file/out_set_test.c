@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/strbuf.h"
-#include "tests/kill_at.h"
+#include "tests/support/kill_at.h"
 
 static void read_text(const char *path, char *out, size_t size) {
     FILE *f = fopen(path, "rb");

@@ -4,7 +4,7 @@
 #include "base/os/lazy.h"
 #include "base/os/os_library.h"
 #include "base/os/os_thread.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static const char *const there[] = {"libm.so.6", "libc.so.6", NULL};
 static const char *const names[] = {"ldexp", "strtol"};

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static bool path_is(char *got, const char *expected) {
     bool same = got && !strcmp(got, expected);

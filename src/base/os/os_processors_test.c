@@ -7,7 +7,7 @@
 #include "base/os/os_processors.h"
 #include "base/os/os_thread.h"
 #include "base/strbuf.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static char root[512];
 

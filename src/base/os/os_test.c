@@ -11,7 +11,7 @@
 #include "base/os/os_time.h"
 #include "base/file/out_set.h"
 #include "base/os/team.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // ---- Threads -----------------------------------------------------------------------------------
 

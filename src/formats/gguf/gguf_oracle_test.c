@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "formats/formats.h"
-#include "tests/blobs.h"
-#include "tests/harness.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
 
 static const char path[] = "tests/oracles/blocks.gguf"; // tests run in the repository's root
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "tests/blobs.h"
-#include "tests/harness.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
 
 // ---- Making bytes ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/dtype/half.h"
 #include "formats/formats.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // ---- A folder under construction ---------------------------------------------------------------
 

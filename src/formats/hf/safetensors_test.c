@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/alloc.h"
-#include "tests/blobs.h"
-#include "tests/harness.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
 
 // A file of this header and n_data bytes of data, 0, 1, 2, ...
 static tern_strbuf make(const char *header, size_t n_data) {

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // Document i of a test has 1 + 37 i % 101 tokens; token t of the whole text is this.
 static int32_t token_of(uint64_t t, uint32_t n_vocab) { return (int32_t)(tern_mix64(t) % n_vocab); }

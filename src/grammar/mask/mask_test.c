@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "grammar/mask/mask_open.h"
 #include "grammar/rules/pattern.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // A vocabulary of all bytes, pieces of the tests' texts, and tokens that are not text.
 static const char *const pieces[] = {

@@ -1,7 +1,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask/automaton.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 typedef struct ebnf_case {
     tern_grammar_kind kind;

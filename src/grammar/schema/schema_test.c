@@ -1,7 +1,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "grammar/mask/automaton.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static bool accepts(tern_automaton *a, const char *text) {
     tern_gplace place = tern_automaton_start(a);

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "grammar/rules/pattern.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static tern_term make(tern_terms *t, const char *pattern, bool is_search, tern_error *err) {
     tern_term a = TERN_TERM_NOTHING;

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "input/input.h"
 #include "input/jinja/jinja.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static const char variables[] =
     "{\"s\":\"Hello World\",\"u\":\"\\u00dcn\\u00efc \\ud83d\\ude42x\",\"e\":\"\",\"n\":7,"

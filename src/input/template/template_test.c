@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "input/input.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static char *read_file(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");

@@ -6,7 +6,7 @@
 #include "base/dtype/half.h"
 #include "kernels/affine.h"
 #include "kernels/cpu/grouped/grouped.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { ROWS = 21, COLS = 256 };
 

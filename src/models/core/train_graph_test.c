@@ -7,8 +7,8 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/train.h"
 #include "models/models.h"
-#include "tests/harness.h"
-#include "tests/train_models.h"
+#include "tests/support/harness.h"
+#include "tests/support/train_models.h"
 
 enum { N_VOCAB = 37, N_TOKENS = 29, N_SPAN = 12 };
 

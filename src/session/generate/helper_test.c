@@ -2,7 +2,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static const char path[] = "models/stories.gguf"; // tests run in the repository's root
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "session/generate/pace.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { MOST = 512 };
 

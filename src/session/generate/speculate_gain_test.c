@@ -1,7 +1,7 @@
 // Past gains decide whether drafting happens: tested on a clock that the test sets, since the real
 // one depends on the machine's other work.
 #include "session/session.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static int32_t four_ones(void *user, const int32_t *ids, size_t n_ids, int32_t *draft,
                          int32_t n_max) {

@@ -1,6 +1,6 @@
 #include "session/media/speak_text.h"
 #include <string.h>
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // Where the first piece ends is marked by a bar. Seen to fail: with a short word before a full stop
 // as the end of a sentence; with characters counted as bytes; with the first end instead of the

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "session/session.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 #define N 3000 // tokens of a vocabulary
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "session/session.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static tern_sampling settled(const tern_sampling *params, const tern_model_info *info) {
     tern_sampler s = {0};

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 // One letter a layer: the type's bits, 8 for Q8_0, '.' for the mixture's own; 'a' Q4_1, 'b' Q5_1.
 static void spell(const tern_convert_mixing *m, const char *name, char *out) {

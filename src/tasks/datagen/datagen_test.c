@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "tasks/datagen/datagen.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static const char stories[] = "models/stories.gguf"; // tests run in the repository's root
 

@@ -5,9 +5,9 @@
 #include "base/alloc.h"
 #include "base/json/json.h"
 #include "tasks/diagnose/diagnose.h"
-#include "tests/blobs.h"
-#include "tests/gpu_fixture.h"
-#include "tests/tiny_model.h"
+#include "tests/support/blobs.h"
+#include "tests/library/webgpu/gpu_fixture.h"
+#include "tests/support/tiny_model.h"
 
 static bool collect(void *user, const char *text, size_t n) {
     tern_strbuf_append(user, text, n);

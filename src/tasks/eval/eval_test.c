@@ -8,8 +8,8 @@
 #include "base/os/os_file.h"
 #include "tasks/eval/eval.h"
 #include "tern_tools.h"
-#include "tests/harness.h"
-#include "tests/tiny_model.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 // ---- Items -------------------------------------------------------------------------------------
 

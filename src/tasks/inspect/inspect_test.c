@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "tern_tools.h"
-#include "tests/harness.h"
-#include "tests/tiny_model.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 static bool collect(void *user, const char *text, size_t n) {
     tern_strbuf_append(user, text, n);

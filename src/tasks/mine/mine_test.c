@@ -6,8 +6,8 @@
 #include "formats/shard/shard.h"
 #include "tasks/mine/ngrams.h"
 #include "tern_tools.h"
-#include "tests/harness.h"
-#include "tests/tiny_model.h"
+#include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 // ---- A corpus in memory ------------------------------------------------------------------------
 

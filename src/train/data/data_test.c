@@ -13,7 +13,7 @@
 #include "formats/shard/shard.h"
 #include "input/input.h"
 #include "tern.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 #ifdef TERN_ZLIB
 #include <zlib.h>
 #endif

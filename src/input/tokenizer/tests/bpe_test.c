@@ -1,7 +1,7 @@
 #include "input/tokenizer/bpe.h"
 #include <string.h>
 #include "base/alloc.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static bool pair(const void *user, const tern_symbol *left, const tern_symbol *right,
                  uint32_t *order, int32_t *id) {

@@ -4,7 +4,7 @@
 #include <time.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static uint32_t next_random(uint32_t *state) {
     return (*state = *state * 1664525u + 1013904223u) >> 8;

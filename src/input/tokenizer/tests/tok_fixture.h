@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "input/input.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 typedef struct fixture_text {
     char *ptr;

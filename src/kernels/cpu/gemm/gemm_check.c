@@ -6,7 +6,7 @@
 #include "base/dtype/fma.h"
 #include "base/os/os_thread.h"
 #include "kernels/cpu/gemm/gemm.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { MOST = 640 * 200 };
 static float a[MOST], b[MOST], before[MOST], expected[MOST], got[MOST];

@@ -7,7 +7,7 @@
 #include "kernels/cpu/check_random.h"
 #include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/kernels.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { ROWS = 71, BLOCKS = 5 };
 

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/head/head_kernels.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 static uint32_t noise(uint32_t *state) {
     uint32_t z = *state += 0x9E3779B9u;

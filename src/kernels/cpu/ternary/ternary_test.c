@@ -3,7 +3,7 @@
 #include "kernels/cpu/ternary/ternary_kernels.h"
 #include "base/alloc.h"
 #include "kernels/cpu/check_random.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 #include <stdlib.h>
 #include <string.h>

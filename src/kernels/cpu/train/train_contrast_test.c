@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "kernels/train.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { PAIRS = 7, TEXTS = 17, COLS = 21 };
 

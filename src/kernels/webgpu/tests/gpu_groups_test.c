@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
-#include "tests/blobs.h"
+#include "tests/support/blobs.h"
 
 #define N_ROWS 23
 

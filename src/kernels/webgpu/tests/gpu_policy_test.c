@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/device/gpu.h"
-#include "tests/gpu_fixture.h"
-#include "tests/harness.h"
+#include "tests/library/webgpu/gpu_fixture.h"
+#include "tests/support/harness.h"
 
 #define DIES_WITH "TERN_TEST_DIES_WITH" // the state's folder of a process that is to die
 

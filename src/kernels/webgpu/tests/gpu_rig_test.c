@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "kernels/single_test.h"
 #include "kernels/webgpu/run/gpu_session.h"
-#include "tests/blobs.h"
-#include "tests/gpu_fixture.h"
+#include "tests/support/blobs.h"
+#include "tests/library/webgpu/gpu_fixture.h"
 
 // ---- Devices -----------------------------------------------------------------------------------
 

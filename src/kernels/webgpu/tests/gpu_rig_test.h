@@ -17,7 +17,7 @@
 #define TERN_KERNELS_WEBGPU_GPU_RIG_TEST_H
 
 #include "kernels/single_test.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 #define RIG_WEIGHTS 24
 

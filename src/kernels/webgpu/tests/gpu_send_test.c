@@ -3,8 +3,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/device/gpu.h"
-#include "tests/gpu_fixture.h"
-#include "tests/harness.h"
+#include "tests/library/webgpu/gpu_fixture.h"
+#include "tests/support/harness.h"
 
 // A device that answers when the test lets it; NULL: skipped, or failed.
 static tern_device *open_holding(void) {

@@ -9,9 +9,9 @@
 #include "kernels/train.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
 #include "models/models.h"
-#include "tests/gpu_fixture.h"
-#include "tests/harness.h"
-#include "tests/train_models.h"
+#include "tests/library/webgpu/gpu_fixture.h"
+#include "tests/support/harness.h"
+#include "tests/support/train_models.h"
 
 typedef struct model { // a graph to train, and its batch
     tern_config config;

@@ -1,6 +1,6 @@
 // Activations, their gradients and norms of the scalar kernels against arithmetic in double.
 #include "kernels/cpu/float/checks/float_check.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { N_MAX = 6912 };
 static float x[N_MAX], w[N_MAX], expected[N_MAX], got[N_MAX], other[N_MAX];

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/dtype/fma.h"
 #include "kernels/cpu/float/checks/float_check.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 typedef struct conv_case {
     size_t n_taps, n_cols, n_rows;

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/dtype/fma.h"
 #include "kernels/cpu/float/checks/float_check.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 enum { MAX_ROWS = 150, MAX_DIM = 128, CHUNK = 64 };
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 #include "kernels/cpu/kernels.h"
-#include "tests/harness.h"
+#include "tests/support/harness.h"
 
 typedef struct variants {
     const tern_float_kernels *k[8]; // k[0] is the scalar one
