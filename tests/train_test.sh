@@ -3,7 +3,7 @@
 #     tests/train_test.sh build/tern build/tiny.gguf
 set -u
 tern=$1 model=$2
-. "$(dirname "$0")/cli_checks.sh"
+. "$(dirname "$0")/cli/cli_checks.sh"
 there() { # FILE...
     for f in "$@"; do
         n=$((n + 1))

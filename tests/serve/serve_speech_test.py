@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speech over HTTP: /v1/audio/speech of tern serve.
 
-    tests/serve_speech_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_speech_test.py TERN [NAME]     the tests with NAME in their names
 """
 import http.client
 import json
@@ -14,7 +14,7 @@ import tempfile
 import serve_test
 from serve_test import PATIENCE, Server, check
 
-ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracles")
+ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles")
 OUT = "/v1/audio/speech"
 ASK = {"model": "kani", "input": "12 34", "voice": "default", "seed": 5}
 

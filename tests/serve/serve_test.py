@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tern serve, spoken to as clients do, with the carried model.
 
-    tests/serve_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_test.py TERN [NAME]     the tests with NAME in their names
 
 What was seen to fail stands beside each check. Needs nothing but Python; TLS also the program openssl.
 """

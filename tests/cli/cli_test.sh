@@ -1,6 +1,6 @@
 #!/bin/sh
 # The command line from outside: what it prints, where, and how it ends.
-#     tests/cli_test.sh build/tern build/tiny.gguf
+#     tests/cli/cli_test.sh build/tern build/tiny.gguf
 set -u
 tern=$1 model=$2
 . "$(dirname "$0")/cli_checks.sh"

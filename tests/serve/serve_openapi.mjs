@@ -1,6 +1,6 @@
 // What tern serve answers where it speaks as OpenAI does, against OpenAI's own description of it:
 //
-//     node tests/serve_openapi.mjs TERN FOLDER openapi.json
+//     node tests/serve/serve_openapi.mjs TERN FOLDER openapi.json
 //
 // FOLDER has node_modules with ajv, and parrot.gguf, a model that thinks and calls tools; the description is that of github.com/openai/openai-openapi.
 // Seen to fail: with "refusal" left out of a message, with an event without its output_index, with a call's

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Answers that must be of a form, by all interfaces of tern serve, of models that would say something else (parrot.py).
 
-    tests/serve_formats_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_formats_test.py TERN [NAME]     the tests with NAME in their names
 """
 import json
 import re

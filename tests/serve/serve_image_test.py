@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Images over HTTP: in the conversations of every interface of tern serve.
 
-    tests/serve_image_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_image_test.py TERN [NAME]     the tests with NAME in their names
 
 What is asked here is that an image stands where the client put it and nowhere else; what the model sees on it is
 tests/library/media/see_test.c's. So all interfaces must say what `tern run --chat --image` says.
@@ -18,7 +18,7 @@ import zlib
 import serve_test
 from serve_test import TERN, Server, check
 
-ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracles", "qwen35_sees")
+ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles", "qwen35_sees")
 FILE = os.path.join(ORACLE, "image.png")
 QUESTION = "What is it?"
 

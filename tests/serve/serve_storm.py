@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A thousand clients at once, most of them bad, for as long as it is told.
 
-    tests/serve_storm.py TERN [SECONDS] [CLIENTS]
+    tests/serve/serve_storm.py TERN [SECONDS] [CLIENTS]
 
 Some read slowly or not at all, send half of a request, bytes that are none, too many of them, one after the other
 without waiting, or leave in the middle. A few ask for what they asked for alone before, and must get the same to the

@@ -1,6 +1,6 @@
 # Part of cli_test.sh: every command with a model of every family; the next family is one more name.
 # Models are those of tests/oracles, with a tokenizer of 48 tokens.
-oracles=$(dirname "$0")/oracles
+oracles=$(dirname "$0")/../oracles
 with_tokenizer() { # FAMILY: makes $dir/FAMILY and $dir/FAMILY.gguf
     mkdir "$dir/$1"
     cp -r "$oracles/$1/." "$dir/$1"

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What clients send beside the plain fields, in the interfaces that tern serve speaks.
 
-    tests/serve_clients_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_clients_test.py TERN [NAME]     the tests with NAME in their names
 """
 import json
 import sys
 
+import os
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import serve_test
 from parrot import QWEN, SCRIPTS
 from serve_test import Server, check

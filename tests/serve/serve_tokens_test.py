@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What tern serve tells of tokens, and the fields that choose among them, in all interfaces.
 
-    tests/serve_tokens_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_tokens_test.py TERN [NAME]     the tests with NAME in their names
 """
 import sys
 

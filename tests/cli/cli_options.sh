@@ -75,7 +75,7 @@ fails 2 "no model" "$tern" chat
 fails 2 "unexpected argument" "$tern" chat "$model" some
 
 # The docs know every command; the man page, which tools/man_options.sh writes, also every option.
-root=$(dirname "$0")/..
+root=$(dirname "$0")/../..
 while IFS=$tab read -r what command usage rest; do
     [ "$what" = command ] || continue
     grep -q "tern $command" "$root/docs/cli.md" || wrong "docs/cli.md does not know tern $command"

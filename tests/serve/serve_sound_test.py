@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recordings over HTTP: /v1/audio/transcriptions of tern serve.
 
-    tests/serve_sound_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_sound_test.py TERN [NAME]     the tests with NAME in their names
 """
 import json
 import os
@@ -10,7 +10,7 @@ import sys
 import serve_test
 from serve_test import Server, check
 
-ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracles", "moonshine")
+ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracles", "moonshine")
 OUT = "/v1/audio/transcriptions"
 
 

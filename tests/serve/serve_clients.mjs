@@ -1,7 +1,7 @@
 // The official clients of OpenAI, Anthropic and Ollama, the AI SDK and LangChain against tern serve, with the
 // carried model:
 //
-//     node tests/serve_clients.mjs TERN FOLDER
+//     node tests/serve/serve_clients.mjs TERN FOLDER
 //
 // FOLDER has node_modules with the clients, and parrot.gguf, a model that calls tools (`make test-clients` puts
 // them there).

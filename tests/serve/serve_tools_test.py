@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Tools and reasoning in tern serve, by all of its interfaces, with models that say what they are told to (parrot.py).
 
-    tests/serve_tools_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/serve_tools_test.py TERN [NAME]     the tests with NAME in their names
 """
 import json
 import os
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import parrot
 import serve_test
 from parrot import LFM, QWEN, SCRIPTS, TURNS
