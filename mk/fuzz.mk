@@ -1,4 +1,4 @@
-# Fuzzing. A target is fuzz/NAME_fuzz.c with LLVMFuzzerTestOneInput, its seeds are in
+# Fuzzing. A target is fuzz/*/NAME_fuzz.c with LLVMFuzzerTestOneInput, its seeds are in
 # fuzz/corpus/NAME/ (most by tools/make_fuzz_corpus.py); nothing else has to be said about it.
 #
 #     make -j2 fuzz TIME=60      each target for TIME seconds, two at once (clang 14 or later)
@@ -10,7 +10,8 @@
 #     make mutate N=20000        mutated files of every kind through whole commands
 
 TIME ?= 60
-FUZZ_NAMES := $(patsubst fuzz/%_fuzz.c,%,$(wildcard fuzz/*_fuzz.c))
+FUZZ_SRC   := $(wildcard fuzz/*/*_fuzz.c)
+FUZZ_NAMES := $(patsubst %_fuzz.c,%,$(notdir $(FUZZ_SRC)))
 FUZZ_BUILD := $(BUILD)/fuzz
 FUZZ_SANITIZE := address,undefined,float-cast-overflow
 FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/support/tiny_model.c $(SERVE_PLAIN) \
@@ -19,11 +20,13 @@ FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/support/tiny_model.c $(SERV
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
 
 .PHONY: fuzz fuzz-replay $(FUZZ_NAMES:%=fuzz-%)
-.SECONDARY: $(FUZZ_NAMES:%=$(BUILD)/obj/fuzz/%_fuzz.o) $(call obj,fuzz/replay.c $(FUZZ_SUPPORT))
+.SECONDARY: $(call obj,$(FUZZ_SRC) fuzz/replay.c $(FUZZ_SUPPORT))
 
 fuzz: $(FUZZ_NAMES:%=fuzz-%) ## fuzz every reader for TIME=60 seconds each
 
-$(FUZZ_BUILD)/%_replay: $(BUILD)/obj/fuzz/%_fuzz.o $(call obj,fuzz/replay.c $(FUZZ_SUPPORT)) $(BUILD)/libtern.a
+fuzz_name = $(patsubst %_fuzz.c,%,$(notdir $(1)))
+$(foreach s,$(FUZZ_SRC),$(eval $(FUZZ_BUILD)/$(call fuzz_name,$(s))_replay: $(call obj,$(s))))
+$(FUZZ_REPLAYS): $(call obj,fuzz/replay.c $(FUZZ_SUPPORT)) $(BUILD)/libtern.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
@@ -42,14 +45,14 @@ endif
 fuzz-library:
 	@$(MAKE) --no-print-directory BUILD=$(FUZZ_BUILD) CC=$(FUZZ_CC) OPT=-O1 FUZZ_LIBRARY=1 \
 	  EXTRA_CFLAGS="$(FUZZ_FLAGS)" $(FUZZ_BUILD)/libtern.a $(FUZZ_SUPPORT:%.c=$(FUZZ_BUILD)/obj/%.o) \
-	  $(FUZZ_NAMES:%=$(FUZZ_BUILD)/obj/fuzz/%_fuzz.o)
+	  $(FUZZ_SRC:%.c=$(FUZZ_BUILD)/obj/%.o)
 
 .PHONY: fuzz-build $(FUZZ_NAMES:%=fuzz-link-%)
 fuzz-build: $(FUZZ_NAMES:%=fuzz-link-%) ## build every fuzz target (clang)
 $(FUZZ_NAMES:%=fuzz-link-%): fuzz-link-%: fuzz-library
 	@echo "  link  $(FUZZ_BUILD)/$*_fuzz"
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SANITIZE) -pthread -o $(FUZZ_BUILD)/$*_fuzz \
-	  $(FUZZ_BUILD)/obj/fuzz/$*_fuzz.o $(FUZZ_SUPPORT:%.c=$(FUZZ_BUILD)/obj/%.o) \
+	  $(patsubst %.c,$(FUZZ_BUILD)/obj/%.o,$(filter %/$*_fuzz.c,$(FUZZ_SRC))) $(FUZZ_SUPPORT:%.c=$(FUZZ_BUILD)/obj/%.o) \
 	  $(FUZZ_BUILD)/libtern.a $(LIBS)
 
 # libFuzzer's corpus and output stay in the build folder; a finding is the file NAME-crash-... (or

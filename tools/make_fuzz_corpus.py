@@ -866,7 +866,7 @@ def jinja_seeds():
 
 
 def grammar_seeds():
-    """A byte for the kind, as fuzz/grammar_fuzz.c has them, the grammar, a zero byte and a text."""
+    """A byte for the kind, as fuzz/texts/grammar_fuzz.c has them, the grammar, a zero byte and a text."""
     schema = {"$defs": {"n": {"type": "object", "properties": {"v": {"type": "integer", "minimum": -3, "maximum": 120}, "next": {
         "anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["v"], "additionalProperties": False}}, "$ref": "#/$defs/n"}
     strings = {"type": "array", "prefixItems": [{"format": "date"}, {"pattern": "^a(b|[^c])+$"}, {"minLength": 2, "maxLength": 4}],
@@ -891,7 +891,7 @@ def grammar_seeds():
 
 
 def request_seeds():
-    """A byte for the route, as fuzz/request_body_fuzz.c has them, and a body."""
+    """A byte for the route, as fuzz/texts/request_body_fuzz.c has them, and a body."""
     user = [{"role": "user", "content": "a fox"}]
     parts = [{"type": "text", "text": "a "}, {"type": "text", "text": "fox"}]
     sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "seed": 7, "repeat_penalty": 1.1,

@@ -291,8 +291,8 @@ TEST(images_survive_failing_allocations) {
 }
 
 // The least number of pixels in a file is no way around the most that a caller allows, which a
-// image of many patches would take hours for. Found by fuzz/tower_fuzz.c; seen to fail with the
-// file's taken first.
+// image of many patches would take hours for. Found by fuzz/files/tower_fuzz.c; seen to fail with
+// the file's taken first.
 TEST(images_are_no_larger_than_they_may_be) {
     static const int64_t most[][2] = {{4096, 4096}, {70000, 65536}, {0, 65536}}; // asked, least
     tern_error err = {0};
