@@ -79,8 +79,8 @@ PYTHON ?= python3
 .PHONY: oracles gradients bits
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
 	for script in $(sort $(wildcard tests/reference/*oracles.py)) tests/reference/family_gradients.py; do $(PYTHON) $$script || exit 1; done
-gradients: ## tests/reference/gradients.gguf again, what tests compare gradients with (needs torch)
-	$(PYTHON) tests/reference/gradients.py
+gradients: ## tests/reference/torch/gradients.gguf again, what tests compare gradients with (needs torch)
+	$(PYTHON) tests/reference/torch/gradients.py
 
 bits: $(BUILD)/tern_tests ## tests/bits.txt again: only where BitNet's and Llama's numbers are meant to change
 	@rm -f $(BUILD)/bits.txt

@@ -1,4 +1,4 @@
-// Chat templates against Jinja2, to the byte (tests/reference/templates.py): each with every
+// Chat templates against Jinja2, to the byte (tests/reference/peers/templates.py): each with every
 // conversation; what Jinja2 refuses must be refused.
 #include <string.h>
 #include "base/alloc.h"

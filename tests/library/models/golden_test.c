@@ -23,8 +23,8 @@ static size_t golden_ids(const blob *text, const char *label, int32_t *ids, size
 
 // ---- Bounds ------------------------------------------------------------------------------------
 // One and a half times the reference's difference from itself, as
-// tests/reference/self_difference.py prints it, and twice that difference if one run was measured
-// instead of ten pairs.
+// tests/reference/peers/self_difference.py prints it, and twice that difference if one run was
+// measured instead of ten pairs.
 
 // float32 and float64, four orders of sums: all rows within 2.4e-6 of each other and 3.2e-6 of the
 // golden run, the same choices.

@@ -1,5 +1,5 @@
-// Gradients of whole models against PyTorch's. tests/reference/gradients.py describes the models
-// and why rounding makes no difference here. Weights follow from their names by its rule.
+// Gradients of whole models against PyTorch's. tests/reference/torch/gradients.py describes the
+// models and why rounding makes no difference here. Weights follow from their names by its rule.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -9,7 +9,8 @@
 #include "kernels/train.h"
 #include "models/models.h"
 
-static const char path[] = "tests/reference/gradients.gguf"; // tests run in the repository's root
+static const char path[] =
+    "tests/reference/torch/gradients.gguf"; // tests run in the repository's root
 enum { N_TOKENS = 24, N_SPAN = 16, RANK = 4 };
 static const float LORA_SCALE = 2;
 

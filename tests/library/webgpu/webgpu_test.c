@@ -84,7 +84,7 @@ static void compare_answers(const char *path, const answers *gpu, const answers 
 
 // Two processors are two orders of sums, so the bounds are those of
 // tests/library/models/golden_test.c: one and a half times what such orders are from each other in
-// tests/reference/self_difference.py.
+// tests/reference/peers/self_difference.py.
 static const close_bounds floats = {
     .n_exact = SIZE_MAX, .exact = 4.8e-6, .median = 6e-7, .p90 = 1.3e-6};
 // If keys and values are rounded too, two orders differ by at most the effect of that rounding.

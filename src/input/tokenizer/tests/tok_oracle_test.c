@@ -1,5 +1,5 @@
 // Against Hugging Face's own tokenizers: small vocabularies of every kind, and the library's ids
-// for texts that are hard to split (tests/reference/tokenizers.cjs).
+// for texts that are hard to split (tests/reference/peers/tokenizers.cjs).
 #include "input/tokenizer/tok.h"
 #include "input/tokenizer/tests/tok_fixture.h"
 

@@ -10,7 +10,7 @@ Both come with two packages of npm, or of a build of one's own (`cmake --build b
     npm pack node-llama-cpp@3.22.1 @node-llama-cpp/linux-x64@3.22.1      # llama.cpp v0.5.0
     tar xzf node-llama-cpp-3.22.1.tgz && git clone package/llama/gitRelease.bundle llama.cpp
     tar xzf node-llama-cpp-linux-x64-3.22.1.tgz
-    tests/reference/check_llama.py package/bins/linux-x64 llama.cpp
+    tests/reference/peers/check_llama.py package/bins/linux-x64 llama.cpp
 
 A FOLDER is a model of Hugging Face's, by default each of tests/oracles that makes text. tern converts it to
 F32; llama.cpp reads the file, goes on from the prompt of golden.safetensors by 40 tokens, the likeliest each,
@@ -23,10 +23,11 @@ perplexities over the text, in windows of 256 tokens of which the second half is
 """
 import argparse, glob, json, os, subprocess, sys, tempfile
 import numpy as np
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from safetensors_np import read_safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OWN = os.path.join(HERE, "..", "oracles")
+OWN = os.path.join(HERE, "..", "..", "oracles")
 # Configs of tests/oracles that llama.cpp v0.5.0 cannot compute, whatever a file says.
 ELSEWHERE = {
     "bitnet_master": "its bitnet has SiLU, and activations that are not rounded",

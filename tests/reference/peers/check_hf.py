@@ -8,6 +8,7 @@
 """
 import argparse, json, os, subprocess, sys, tempfile
 import numpy as np
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from decoder_np import Folder
 from safetensors_np import read_header, read_safetensors
 

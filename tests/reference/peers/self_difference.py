@@ -11,6 +11,8 @@ rows, then the choices that differ and the greatest gap between the two, in unit
 """
 import argparse, itertools, os, re
 import numpy as np
+import sys
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from decoder_np import Folder
 from safetensors_np import read_safetensors, to_bf16
 

@@ -2,7 +2,7 @@
 // Hugging Face's own tokenizers (the Rust library, as npm has it) give for texts that are hard to cut.
 //
 //   npm install tokenizers@0.23.2
-//   node tests/reference/tokenizers.cjs build/tern      (without a program: splits.json alone)
+//   node tests/reference/peers/tokenizers.cjs build/tern      (without a program: splits.json alone)
 //
 // Vocabularies are learnt from source.txt, a copy of some documentation as it once was.
 // NAME.json is the tokenizer, NAME.ids.json has [ids, ids with BOS, decoded text] of each text.
@@ -12,7 +12,7 @@ const { Tokenizer } = require("tokenizers");
 const { execFileSync } = require("child_process");
 const fs = require("fs"), os = require("os"), path = require("path");
 
-const out = path.join(__dirname, "..", "oracles", "tokenizers");
+const out = path.join(__dirname, "..", "..", "oracles", "tokenizers");
 const tern = process.argv[2], sources = [path.join(out, "source.txt")];
 
 // ---- Texts -------------------------------------------------------------------------------------

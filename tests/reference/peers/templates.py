@@ -294,7 +294,7 @@ def main():
     things = [{"template": t, "results": [render(t, THINGS)]} for t in FULL]
     out = {"variables": [json.dumps(v, ensure_ascii=False) for v in chats], "cases": cases,
            "things": [json.dumps(THINGS, ensure_ascii=False)], "of_things": things}
-    path = os.path.join(os.path.dirname(__file__), "..", "oracles", "templates.json")
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "oracles", "templates.json")
     with open(path, "w") as f:
         f.write(json.dumps(out, ensure_ascii=False, indent=0) + "\n")
     print("%d templates with %d conversations, %d others, %d refused" % (len(cases), len(CONVERSATIONS), len(things), n_errors))
