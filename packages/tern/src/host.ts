@@ -2,7 +2,7 @@
 import type { ImageSource, Progress, TernInfo } from './api.js';
 import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Transcriber, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
-import { Grammars, type GrammarLease } from './grammars.js';
+import { Grammars, type GrammarLease } from './chat/grammars.js';
 import { decodeImage } from './images.js';
 import { promptWithImages, type Prompt } from './prompts.js';
 import type {

@@ -6,19 +6,19 @@ import type {
   TranscribeOptions, TranscriberOptions, Transcript,
 } from './api.js';
 import { connect, type Connection } from './client.js';
-import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './completions.js';
+import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './chat/completions.js';
 import type { DeviceMemory, GenerateParams, GenerateResult, MediaInfo, MemoryInfo, Message, Part } from './engine/types.js';
 import { TernError, aborted, throwIfAborted } from './errors.js';
-import { chatInput } from './content.js';
+import { chatInput } from './chat/content.js';
 import { Models, persist } from './models.js';
-import type { Completions } from './openai.js';
+import type { Completions } from './chat/openai.js';
 import { portableImage } from './images.js';
 import { inNode } from './platform.js';
 import type { HostEngineOptions, HostLoadOptions, TextInput } from './protocol.js';
 import { Report } from './report.js';
 import { samplesOf } from './sounds.js';
 import { Queue } from './stream.js';
-import { partialValue, specOf, specOfSchema, valueOf } from './structured.js';
+import { partialValue, specOf, specOfSchema, valueOf } from './chat/structured.js';
 
 export interface Chat {
   // The answer to the last message.

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Connection } from '../src/client.js';
-import { completions } from '../src/completions.js';
+import { completions } from '../src/chat/completions.js';
 import type { GrammarOptions } from '../src/engine/types.js';
 import { TernError } from '../src/errors.js';
 import { Host, serve } from '../src/host.js';
-import type { ChatCompletionChunk, ChatCompletionRequest } from '../src/openai.js';
+import type { ChatCompletionChunk, ChatCompletionRequest } from '../src/chat/openai.js';
 import { localPorts } from '../src/protocol.js';
 import { z } from 'zod';
 import { fakeEngine, newSeen } from './fake-engine.js';

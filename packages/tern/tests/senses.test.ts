@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { Connection } from '../src/client.js';
 import type { TernInfo } from '../src/api.js';
 import type { TranscribedSegment } from '../src/engine/types.js';
-import { chatInput } from '../src/content.js';
+import { chatInput } from '../src/chat/content.js';
 import { Host, serve } from '../src/host.js';
 import { decodeImage, portableImage } from '../src/images.js';
 import { localPorts } from '../src/protocol.js';

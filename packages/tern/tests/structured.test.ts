@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
 import type { GenerateOutput } from '../src/api.js';
-import { jsonSchemaOf, partialValue, specOf, valueOf } from '../src/structured.js';
+import { jsonSchemaOf, partialValue, specOf, valueOf } from '../src/chat/structured.js';
 
 const texts = [
   '{"name": "A \\"b\\" \\u00e9\\ud83d\\ude00 \\\\u12", "n": [1, -2.5e3, true, null, {}], "in": {"": [[], [""]]}, "__proto__": 1}',

@@ -1,5 +1,5 @@
 // chat.completions as in the OpenAI client: requests, answers, chunks of a stream.
-import type { ContentPart, Schema, Timings, Usage } from './api.js';
+import type { ContentPart, Schema, Timings, Usage } from '../api.js';
 
 export interface ToolCall { id: string; type: 'function'; function: { name: string; arguments: string } }
 export interface Tool {

@@ -1,5 +1,5 @@
 // A parsed answer in the form of OpenAI's messages and chunks.
-import type { Part } from './engine/types.js';
+import type { Part } from '../engine/types.js';
 import type { ChatCompletion, ChatCompletionChunk, ToolCall } from './openai.js';
 
 type Message = ChatCompletion['choices'][number]['message'];

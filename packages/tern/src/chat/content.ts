@@ -1,9 +1,9 @@
 // The content of messages: texts and images.
-import type { ChatMessage, ContentPart } from './api.js';
-import type { Message } from './engine/types.js';
-import { TernError } from './errors.js';
-import { portableImage } from './images.js';
-import type { ImageInput, TextInput } from './protocol.js';
+import type { ChatMessage, ContentPart } from '../api.js';
+import type { Message } from '../engine/types.js';
+import { TernError } from '../errors.js';
+import { portableImage } from '../images.js';
+import type { ImageInput, TextInput } from '../protocol.js';
 
 const LOW = 512 * 512; // pixels, of detail: 'low'
 

@@ -1,16 +1,16 @@
 // OpenAI's chat.completions for one model.
-import type { FinishReason, Timings, Usage } from './api.js';
+import type { FinishReason, Timings, Usage } from '../api.js';
 import { contentOf } from './content.js';
-import type { ChatRequest, GenerateParams, GenerateResult, Part, TokenLogprob, TokenLogprobs } from './engine/types.js';
-import { TernError, aborted, throwIfAborted } from './errors.js';
+import type { ChatRequest, GenerateParams, GenerateResult, Part, TokenLogprob, TokenLogprobs } from '../engine/types.js';
+import { TernError, aborted, throwIfAborted } from '../errors.js';
 import { formOf, toolsOf } from './forms.js';
 import type {
   ChatCompletion, ChatCompletionChunk, ChatCompletionRequest, ChatCompletionStream, ChatMessageParam,
   ChoiceLogprobs, Completions, ContentLogprob, RequestOptions, TopLogprob,
 } from './openai.js';
 import { Parts } from './parts.js';
-import type { ImageInput, TextInput } from './protocol.js';
-import { Queue } from './stream.js';
+import type { ImageInput, TextInput } from '../protocol.js';
+import { Queue } from '../stream.js';
 
 export type OnPiece = (text: string, logprobs?: TokenLogprobs[], part?: Part) => void;
 export type Run = (input: TextInput, params: GenerateParams, onPiece: OnPiece, signal: AbortSignal) =>

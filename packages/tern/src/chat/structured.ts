@@ -1,7 +1,7 @@
 // Structured answers: JSON Schema or schema objects that describe themselves as one, expressions, choices, grammars.
-import type { FormOptions, GenerateOutput, JsonSchema, StandardSchema } from './api.js';
-import { TernError } from './errors.js';
-import type { GrammarSpec } from './protocol.js';
+import type { FormOptions, GenerateOutput, JsonSchema, StandardSchema } from '../api.js';
+import { TernError } from '../errors.js';
+import type { GrammarSpec } from '../protocol.js';
 
 // ---- Schemas ------------------------------------------------------------------------------------
 

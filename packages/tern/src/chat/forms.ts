@@ -1,7 +1,7 @@
 // Constraints on a chat completion's answer: response_format and similar options, tools and tool_choice.
-import { TernError } from './errors.js';
+import { TernError } from '../errors.js';
 import type { ChatCompletionRequest, Tool } from './openai.js';
-import type { GrammarSpec } from './protocol.js';
+import type { GrammarSpec } from '../protocol.js';
 import { specOf, specOfSchema } from './structured.js';
 
 const refuse = (message: string, code: 'argument' | 'unsupported' = 'argument'): never => {

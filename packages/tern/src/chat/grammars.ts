@@ -1,7 +1,7 @@
 // The grammars of a model: a page asks with the same schema again and again, so a few stay compiled.
-import type { Grammar, GrammarOptions, Model } from './engine/types.js';
-import { TernError } from './errors.js';
-import type { GrammarSpec } from './protocol.js';
+import type { Grammar, GrammarOptions, Model } from '../engine/types.js';
+import { TernError } from '../errors.js';
+import type { GrammarSpec } from '../protocol.js';
 
 const IDLE = 4;
 
