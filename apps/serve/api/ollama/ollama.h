@@ -2,7 +2,6 @@
 #ifndef TERN_SERVE_OLLAMA_H
 #define TERN_SERVE_OLLAMA_H
 
-#include <time.h>
 #include "apps/serve/request/request.h"
 
 // Calls handle when the request's model is open, and keeps it open for its "keep_alive". If the
@@ -10,8 +9,7 @@
 // and handle is called at once.
 void ollama_with_model(request *req, const char *content, void (*handle)(request *req));
 
-void ollama_time(char out[40]); // now, as RFC 3339 with a fraction
-void ollama_put_date(tern_json_writer *w, const char *key, time_t seconds);
+void ollama_time(char out[40]);    // now, as RFC 3339 with a fraction
 double ollama_since(double began); // seconds
 
 #endif

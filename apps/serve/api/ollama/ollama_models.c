@@ -1,5 +1,6 @@
 // Ollama's interface: which models there are.
 #include "apps/serve/api/ollama/ollama.h"
+#include "apps/serve/http/dates.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,18 +12,10 @@
 // The version of Ollama's interface that is supported here: some clients compare it.
 #define OLLAMA_LEVEL "0.12.11"
 
-static void put_time(const struct timespec *t, char out[40]) {
-    struct tm parts;
-    char date[24];
-    gmtime_r(&t->tv_sec, &parts);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(out, 40, "%s.%09ldZ", date, t->tv_nsec);
-}
-
 void ollama_time(char out[40]) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    put_time(&now, out);
+    date_write(&now, out);
 }
 
 double ollama_since(double began) { return tern_seconds() - began; }
@@ -57,13 +50,6 @@ static void put_details(tern_json_writer *w, const served *s) {
     tern_json_close(w, '}');
 }
 
-void ollama_put_date(tern_json_writer *w, const char *key, time_t seconds) {
-    char date[40];
-    const struct timespec t = {.tv_sec = seconds};
-    put_time(&t, date);
-    tern_json_put_text(w, key, date);
-}
-
 // Leaves the object open in *w.
 static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     char digest[65];
@@ -71,7 +57,7 @@ static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     tern_json_open(w, NULL, '{');
     tern_json_put_bytes(w, "name", name.ptr, name.len);
     tern_json_put_bytes(w, "model", name.ptr, name.len);
-    ollama_put_date(w, "modified_at", (time_t)s->about.modified);
+    date_put(w, "modified_at", (time_t)s->about.modified);
     tern_json_put_int(w, "size", s->facts.file_bytes);
     tern_json_put_text(w, "digest", digest);
     put_details(w, s);
@@ -102,7 +88,7 @@ static void put_end(tern_json_writer *w, const served *s) {
     if (s->keep_seconds < 0)
         tern_json_put_text(w, "expires_at", "9999-12-31T23:59:59Z"); // it stays
     else
-        ollama_put_date(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
+        date_put(w, "expires_at", time(NULL) + (time_t)(s->keep_seconds - since));
 }
 
 void ollama_ps(request *req) {

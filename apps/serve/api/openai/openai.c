@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "apps/serve/api/interfaces.h"
-#include "apps/serve/api/ollama/ollama.h"
+#include "apps/serve/http/dates.h"
 
 // ---- Errors ------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ static void put_model(tern_json_writer *w, tern_str name, const served *s) {
     tern_json_put_bytes(w, "id", name.ptr, name.len);
     tern_json_put_text(w, "object", "model");
     tern_json_put_int(w, "created", s->about.modified);
-    ollama_put_date(w, "created_at", (time_t)s->about.modified); // Anthropic's
+    date_put(w, "created_at", (time_t)s->about.modified); // Anthropic's
     tern_json_put_text(w, "owned_by", "tern");
     tern_json_put_text(w, "type", "model");
     tern_json_put_text(w, "display_name", f->label[0] ? f->label : s->about.name);
