@@ -11,7 +11,7 @@
 #include "apps/serve/request/long_body.h"
 #include "apps/serve/request/long_text.h"
 #include "apps/serve/api/mcp/mcp_server.h"
-#include "apps/serve/request/route.h"
+#include "apps/serve/route.h"
 #include "apps/serve/request/texts.h"
 #include "base/alloc.h"
 #include "base/hash.h"

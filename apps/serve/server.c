@@ -2,7 +2,7 @@
 #include <string.h>
 #include <time.h>
 #include "apps/serve/request/generation_request.h"
-#include "apps/serve/request/item_store.h"
+#include "apps/serve/cache/item_store.h"
 #include "apps/serve/api/mcp/mcp_server.h"
 #include "base/os/os_file.h"
 #include "base/os/os_thread.h"

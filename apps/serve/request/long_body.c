@@ -5,7 +5,7 @@
 #include <zlib.h>
 #endif
 #include "apps/serve/request/away.h"
-#include "apps/serve/request/route.h"
+#include "apps/serve/route.h"
 #include "base/alloc.h"
 #include "base/json/json_index.h"
 #include "base/utf8.h"

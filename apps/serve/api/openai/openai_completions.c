@@ -5,7 +5,7 @@
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
 #include "apps/serve/request/long_text.h"
-#include "apps/serve/request/prompt_scores.h"
+#include "apps/serve/api/prompt_scores.h"
 
 static void put_prefix(tern_json_writer *w, const request *req) {
     char id[64];

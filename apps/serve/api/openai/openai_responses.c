@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 #include "apps/serve/api/interfaces.h"
-#include "apps/serve/request/item_store.h"
+#include "apps/serve/cache/item_store.h"
 
 // ---- The response ------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
-#include "apps/serve/request/item_store.h"
+#include "apps/serve/cache/item_store.h"
 
 static void read_format(request *req, const fields *f) {
     fields text = fields_within(f, "text", "text.");

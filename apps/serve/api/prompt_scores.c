@@ -1,4 +1,4 @@
-#include "apps/serve/request/prompt_scores.h"
+#include "apps/serve/api/prompt_scores.h"
 
 #include <math.h>
 #include <string.h>

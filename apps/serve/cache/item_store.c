@@ -1,4 +1,4 @@
-#include "apps/serve/request/item_store.h"
+#include "apps/serve/cache/item_store.h"
 
 #include <string.h>
 #include "base/alloc.h"
