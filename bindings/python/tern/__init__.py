@@ -19,7 +19,8 @@ from ._library import (
 )
 from ._memory import MemoryStore
 from ._model import Model
-from ._options import GenerateOptions, Lora, Message, Speculation, WebGpu
+from ._messages import Message, ToolCall
+from ._options import GenerateOptions, Lora, Speculation, WebGpu
 from ._parts import Part
 from ._images import Label, read_image
 from ._results import (
@@ -37,6 +38,6 @@ __all__ = [
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
-    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Transcript", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "ToolCall", "Transcript", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity", "types", "write_sound",
 ]

@@ -5,9 +5,13 @@ import asyncio
 import html
 import itertools
 import queue
-from typing import Any, AsyncIterator, Dict, Generator, Iterator, List, Literal, Optional
+import uuid
+from typing import Any, AsyncIterator, Dict, Generator, Iterator, List, Literal, Optional, Sequence
 
 from ._engine import Ending, Engine, Job, Reason
+from ._library import refuse
+from ._messages import Message, ToolCall
+from ._parts import Part
 from ._results import GenerateStats, TokenLogprob
 
 
@@ -32,20 +36,21 @@ class Answer(Iterator[str]):
         self._engine, self._job, self._owner = engine, job, owner  # keeps the owner open meanwhile
         self._places = itertools.count()  # of next(), each given once
         self._n_read = 0
+        self._id = uuid.uuid4().hex[:16]
         self.dropped = dropped  # number of oldest messages that did not fit the context
 
     # ---- Reading ---------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[str]:
         for at in itertools.count():
-            self._wait(at + 1)
+            self._wait(at + 1, self._job.pieces)
             if self._ends_at(at):
                 return
             yield self._job.pieces[at].text
 
     def __next__(self) -> str:
         at = next(self._places)
-        self._wait(at + 1)
+        self._wait(at + 1, self._job.pieces)
         if self._ends_at(at):
             raise StopIteration
         return self._job.pieces[at].text
@@ -59,14 +64,14 @@ class Answer(Iterator[str]):
         self._end()
         return self
 
-    def _wait(self, n: Optional[int]) -> None:
-        """Returns when there are n pieces (None: all), or no more will come."""
-        if self._job.has(n):
+    def _wait(self, n: Optional[int], items: Sequence[object] = ()) -> None:
+        """Returns when there are n pieces or parts (None: all), or no more will come."""
+        if self._job.has(n, items):
             return
         news: "queue.SimpleQueue[None]" = queue.SimpleQueue()
         try:
             with self._job.listening(lambda: news.put(None)):
-                while not self._job.has(n):
+                while not self._job.has(n, items):
                     news.get()
         except BaseException:  # Ctrl-C
             self.cancel()
@@ -83,7 +88,7 @@ class Answer(Iterator[str]):
                 pass
         try:
             with self._job.listening(listener):
-                while not self._job.has(n):
+                while not self._job.has(n, self._job.pieces):
                     await news.wait()
                     news.clear()
         except BaseException:  # the task was cancelled
@@ -104,6 +109,50 @@ class Answer(Iterator[str]):
         """Ends it within one step: the text so far stays, and the reason is "caller". From any thread."""
         if self._job.ending is None:
             self._engine.cancel(self._job)
+
+    # ---- With tools ------------------------------------------------------------------------------
+
+    def parts(self) -> Iterator[Part]:
+        """Text, reasoning and tool calls as they arrive, for an answer of chat(tools=...)."""
+        if self._job.splitter is None:
+            refuse("an answer has parts if chat() got tools; Model.take_apart() has those of others")
+        for at in itertools.count():
+            self._wait(at + 1, self._job.parts)
+            if at >= len(self._job.parts):
+                self._end()  # which raises its error
+                return
+            yield self._job.parts[at]
+
+    @property
+    def tool_calls(self) -> List[ToolCall]:
+        """The calls that are complete, in OpenAI's form."""
+        self._end()
+        parts, calls = self._job.parts, []  # type: List[Part], List[ToolCall]
+        for number in [part.call for part in parts if part.kind == "call_end"]:
+            mine = [part for part in parts if part.call == number]
+            name, arguments = ("".join(p.text for p in mine if p.kind == kind) for kind in ("call", "arguments"))
+            calls.append({"id": self.call_id(number), "type": "function", "function": {"name": name, "arguments": arguments}})
+        return calls
+
+    def call_id(self, number: int) -> str:
+        """The id of a tool call, unique among all answers."""
+        return "call_%s_%d" % (self._id, number)
+
+    @property
+    def reasoning(self) -> str:
+        """With tools: what the model thought before it answered."""
+        self._end()
+        return "".join(part.text for part in self._job.parts if part.kind == "reasoning")
+
+    @property
+    def message(self) -> Message:
+        """The message to add to the conversation."""
+        told: Message = {"role": "assistant", "content": self.text}
+        if self.reasoning:
+            told["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            told["tool_calls"] = self.tool_calls
+        return told
 
     # ---- The whole -------------------------------------------------------------------------------
 
@@ -151,8 +200,10 @@ class Answer(Iterator[str]):
         return self._end().reason
 
     @property
-    def finish_reason(self) -> Literal["stop", "length"]:
-        """OpenAI's name for the reason: "stop" or "length"."""
+    def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
+        """OpenAI's name for the reason: "stop", "length" or "tool_calls"."""
+        if self.tool_calls:
+            return "tool_calls"
         return "length" if self.reason in ("length", "context") else "stop"
 
     @property

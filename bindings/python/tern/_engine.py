@@ -18,6 +18,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Literal, NamedTup
 
 from . import _c as c
 from ._library import Handle, TernError, error_of, failure, ids_array, lib, refuse, text_of, token_id
+from ._parts import Part, Splitter
 from ._results import GenerateStats, TokenLogprob
 
 Reason = Literal["end", "length", "string", "context", "caller"]
@@ -49,6 +50,8 @@ class Job:
         self.ids, self.params, self.session = ids, params, session
         self.pooled = session is None  # a session of the engine's own
         self.pieces: List[Piece] = []
+        self.splitter: Optional[Splitter] = None  # then pieces are the text alone
+        self.parts: List[Part] = []
         self.ending: Optional[Ending] = None
         self.n_logprobs = 0  # tokens that were told
         self.logprobs: List[TokenLogprob] = []  # of them, those of the next piece
@@ -58,9 +61,9 @@ class Job:
         self._listeners: Dict[object, Callable[[], None]] = {}
         self._uses = Handle(None, lambda _: None, *getattr(params, "uses", ()))
 
-    def has(self, n: Optional[int]) -> bool:
-        """Whether there are n pieces (None: all), or no more will come."""
-        return self.ending is not None or (n is not None and len(self.pieces) >= n)
+    def has(self, n: Optional[int], items: Sequence[object]) -> bool:
+        """Whether there are n pieces or parts (None: all), or no more will come."""
+        return self.ending is not None or (n is not None and len(items) >= n)
 
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
@@ -77,6 +80,16 @@ class Job:
             listener()
 
     def put(self, text: str) -> None:
+        text = text if self.splitter is None else self._split(self.splitter.put(text))
+        self._add(text)
+
+    def _split(self, parts: List[Part]) -> str:
+        self.parts += parts
+        if parts:
+            self._tell()
+        return "".join(part.text for part in parts if part.kind == "text")
+
+    def _add(self, text: str) -> None:
         if text:
             self.pieces.append(Piece(text, self.logprobs))
             self.logprobs = []
@@ -84,12 +97,32 @@ class Job:
 
     def end(self, ending: Ending) -> None:
         self._uses.close()
+        if self.splitter is not None:
+            try:
+                self._add(self._split(self.splitter.end()))
+            except BaseException as why:
+                ending = ending._replace(error=ending.error or why)
         self.ending = ending
         self.ended.set()
         self._tell()
 
     def fail(self, error: BaseException) -> None:
         self.end(Ending("caller", [], None, None, error))
+
+
+class Asked(NamedTuple):
+    """A text to continue, before there is a job of it."""
+
+    ids: Sequence[int]
+    params: c.tern_generate_params
+    dropped: int = 0  # messages that did not fit
+    images: object = None  # kept meanwhile
+    splitter: Optional[Splitter] = None
+
+    def job(self, session: Optional[Handle] = None) -> Job:
+        job = Job(self.ids, self.params, session)
+        job.splitter = self.splitter
+        return job
 
 
 class Pool:

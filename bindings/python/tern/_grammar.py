@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, TYPE_CHECKING, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TYPE_CHECKING, Union
 
 from . import _c as c
 from ._library import Handle, lib, refuse, utf8
@@ -33,6 +33,16 @@ def grammar_desc(*, compact: bool = False, **given: Any) -> c.tern_grammar_desc:
 def grammar_arguments(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Grammar's arguments from a dict: as it stands if it names a kind, else it is a JSON Schema itself."""
     return given if set(given) & set(KINDS) else {"schema": given}
+
+
+def choice_arguments(tool_choice: Any) -> Dict[str, Any]:
+    """Grammar's arguments for OpenAI's tool_choice: "required", or the function that must be called."""
+    if tool_choice == "required":
+        return {}
+    named = tool_choice.get("function", tool_choice) if isinstance(tool_choice, Mapping) else {}
+    if not isinstance(named, Mapping) or not isinstance(named.get("name"), str):
+        refuse('tool_choice is "auto", "none", "required" or {"function": {"name": ...}}, not %r' % (tool_choice,))
+    return {"tool": named["name"], "one_call": True}
 
 
 class Grammar:

@@ -4,10 +4,10 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
-from typing import Any, List, Mapping, Sequence, Tuple, Union
+from typing import Any, List, Sequence, Tuple, Union
 
 from . import _c as c
-from ._library import Handle, Path, encoded, lib, refuse
+from ._library import Path, encoded, lib, refuse
 from ._options import whole
 
 # A file, a file's bytes, or pixels: an array of uint8 [height, width, 3].
@@ -66,44 +66,6 @@ class Images:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-# ---- In conversations ----------------------------------------------------------------------------
-
-
-class MessageImages:
-    """The images of messages ("images" of each) as tern_message has them, and what keeps their encodings."""
-
-    def __init__(self, model: Handle, messages: Union[str, Sequence[Mapping[str, Any]]], array: Any) -> None:
-        self.images: List[Handle] = []
-        self.lists: List[Any] = []
-        for message, row in zip([] if isinstance(messages, str) else messages, array):
-            images = [see(model, image) for image in message.get("images") or ()]
-            pointers = (ctypes.POINTER(c.tern_image_tokens) * len(images))()
-            for at, image in enumerate(images):
-                with image as pointer:
-                    pointers[at] = pointer
-            if images:
-                row.images, row.n_images = pointers, len(images)
-            self.images += images
-            self.lists.append(pointers)
-
-
-def see(model: Handle, image: Image) -> Handle:
-    """An image as encoded by a model."""
-    tokens = ctypes.POINTER(c.tern_image_tokens)()
-    with Images([image]) as read, model as m:
-        lib.tern_image_tokens_open(ctypes.byref(tokens), m, read.array, 1, None)
-    return Handle(tokens, lib.tern_image_tokens_close, model)
-
-
-def with_places(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message in the form of chat templates, with one part per image."""
-    images = message.get("images") or ()
-    rest = {key: value for key, value in message.items() if key != "images"}
-    if not images:
-        return rest
-    return dict(rest, content=[{"type": "image"}] * len(images) + [{"type": "text", "text": message["content"]}])
 
 
 def read_image(image: Image, *, size: Any = None, filter: str = "bicubic", as_stored: bool = False,

@@ -10,18 +10,22 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Literal, Mappi
 from . import _c as c
 from ._answer import Answer
 from ._arrays import free, inputs_array, int32_array, numpy_for, optional_float, outputs_array, pointer, taken
-from ._engine import Engine, Job, token_piece
-from ._grammar import Grammar, grammar_arguments
+from ._engine import Asked, Engine, token_piece
+from ._grammar import Grammar, choice_arguments, grammar_arguments
 from ._library import (
     Callbacks, Handle, Ids, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of,
     token_id, utf8,
 )
 from ._options import (
     HEAD, KV, POOLING, TERNARY, THINKING, GenerateOptions, Head, Kv, LorasOption, Pooling, SpeculateOption, Ternary, Thinking, WebGpu, embed_params,
-    embed_texts, generate_params, loras_array, messages_array, raw_text, session_desc, webgpu_desc, whole,
+    embed_texts, generate_params, loras_array, raw_text, session_desc, webgpu_desc, whole,
 )
-from ._parts import Part, parts_of
-from ._images import Label, Image, Images, MessageImages, listed, with_places
+from ._messages import (
+    MessageImages, Messages, ToolChoice, Tools, is_simple, messages_array, plain, request_json,
+)
+from ._openai import chunks_of, completion_of, options_of
+from ._parts import Part, Splitter, parts_of
+from ._images import Label, Image, Images, listed
 from ._results import DeviceMemory, EmbeddingInfo, MediaInfo, ModelInfo
 from ._session import Session
 from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; returning False stops it
 Tokens = Union[str, Ids]
-Messages = Union[str, Sequence[Mapping[str, Any]]]
 
 
 class Model:
@@ -151,7 +154,7 @@ class Model:
 
     def count_tokens(self, text: Messages) -> int:
         """Number of tokens of a text, or of messages with all that the chat template adds."""
-        return len(self.tokenize(text) if isinstance(text, str) else self._chat_ids(text, 0, 0)[0])
+        return len(self.tokenize(text) if isinstance(text, str) else self._asked(text, {}, 0).ids)
 
     def token_piece(self, token: int) -> bytes:
         """The bytes that a token adds in the middle of a text: perhaps part of a character."""
@@ -170,24 +173,25 @@ class Model:
         with self._handle as model:
             return bool(lib.tern_token_is_end(model, token))
 
-    def format(self, messages: Messages, *, generate: bool = True, tools: Optional[Sequence[Mapping[str, Any]]] = None,
+    def format(self, messages: Messages, *, generate: bool = True, tools: Optional[Tools] = None,
                **switches: Any) -> str:
         """Renders messages with the chat template. generate: end with the text that starts the model's answer.
         tools: functions in OpenAI's format; messages may then have "tool_calls" and "tool_call_id". switches:
         other variables of the template, such as enable_thinking."""
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        if generate and not (tools or switches or any(set(m) - {"role", "content"} for m in messages)):
-            array = messages_array(messages)
+        return self._rendered(plain(messages), tools, generate, switches)
+
+    def _rendered(self, rows: Sequence[Mapping[str, Any]], tools: Optional[Tools] = None, generate: bool = True,
+                  switches: Mapping[str, Any] = {}) -> str:
+        if generate and not (tools or switches) and all(is_simple(m) and "images" not in m for m in rows):
+            array = messages_array(rows)
             with self._handle as model:
                 return text_of(lib.tern_chat_format, model, array, len(array)).decode("utf-8", "replace")
-        request = dict(switches, messages=[with_places(m) for m in messages], tools=list(tools or ()), add_generation_prompt=generate)
-        raw = json.dumps(request).encode()
+        raw = request_json(rows, tools, generate, switches)
         with self._handle as model:
             return text_of(lib.tern_chat_format_json, model, raw, len(raw)).decode("utf-8", "replace")
 
     def take_apart(self, pieces: Iterable[str], *, prompt: Optional[str] = None,
-                   tools: Optional[Sequence[Mapping[str, Any]]] = None) -> Iterator[Part]:
+                   tools: Optional[Tools] = None) -> Iterator[Part]:
         """An answer's text, reasoning and tool calls as they arrive. prompt: the text before it, from format().
         tools: those of the request; without them calls are text.
 
@@ -196,21 +200,51 @@ class Model:
         >>> for part in model.take_apart(answer, prompt=prompt, tools=tools):
         ...     print(part.kind, part.text)
         """
-        return parts_of(self._handle, pieces, None if prompt is None else utf8(prompt),
-                        json.dumps(list(tools)).encode() if tools else None)
+        return parts_of(Splitter(self._handle, prompt, tools), pieces)
 
     def _ids(self, prompt: Tokens) -> Sequence[int]:
         return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(ids_array(prompt))
 
-    def _chat_ids(self, messages: Messages, context: int, answer: int) -> Tuple[List[int], int, MessageImages]:
-        """The ids of a conversation, how many messages did not fit, and its images, to be kept until the ids
-        are in a session."""
-        array, dropped = messages_array(messages), ctypes.c_size_t()
+    def _simple_ids(self, rows: Sequence[Mapping[str, Any]], images: MessageImages, context: int, answer: int) -> Tuple[List[int], int]:
+        """The ids of a conversation without its oldest turns that do not fit, and how many messages these are."""
+        array, dropped = messages_array(rows), ctypes.c_size_t()
         limits = c.tern_chat_limits(n_context=context, n_answer=answer, n_dropped=ctypes.pointer(dropped))
-        images = MessageImages(self._handle, messages, array)
+        images.show(array)
         with self._handle as model:
             ids = _with_room(1024, lambda ids: lib.tern_chat_tokens(model, array, len(array), ctypes.byref(limits), ids))
-        return ids, dropped.value, images
+        return ids, dropped.value
+
+    def _prompt_ids(self, prompt: str, images: MessageImages) -> List[int]:
+        """The ids of a rendered conversation."""
+        info, ids = self.info, self.tokenize(prompt, special=True, bos=False)
+        if info.adds_bos and ids[:1] != [info.bos_id]:
+            ids = self.tokenize(prompt, special=True)
+        if not any(images.of_messages):
+            return ids
+        with self._handle as model:
+            given, n, pointers = images.place(ids)
+            return _with_room(1024, lambda out: lib.tern_image_tokens_place(model, given, pointers, n, out))
+
+    def _asked(self, messages: Messages, options: Mapping[str, Any], context: int, tools: Optional[Tools] = None,
+               tool_choice: ToolChoice = "auto", split: bool = False) -> Asked:
+        """What chat() asks. split: take the answer apart even without tools."""
+        rows, tools = plain(messages), None if tool_choice == "none" else tools
+        images = MessageImages(self._handle, rows)
+        if not tools and all(map(is_simple, rows)):
+            answer = whole("max_tokens", options.get("max_tokens") or 0)
+            ids, dropped = self._simple_ids(rows, images, context, answer)
+            prompt = self._rendered(rows) if split else ""
+        else:
+            prompt, dropped = self._rendered(rows, tools), 0
+            ids = self._prompt_ids(prompt, images)
+        if not (tools or split):
+            return Asked(ids, self._params(options), dropped, images)
+        options = dict(options, with_special=True)
+        if tools and tool_choice != "auto":
+            if options.get("grammar") is not None:
+                refuse("a grammar and a tool_choice: an answer is either")
+            options["grammar"] = Grammar(self, tools=tools, prompt=prompt, **choice_arguments(tool_choice))
+        return Asked(ids, self._params(options), dropped, images, Splitter(self._handle, prompt, tools))
 
     # ---- Answers ---------------------------------------------------------------------------------
 
@@ -220,16 +254,33 @@ class Model:
         Returns at once: the Answer is computed in the background, together with others. GenerateOptions has the
         options.
         """
-        return self._answer(self._ids(prompt), options, 0)
+        return self._answer(Asked(self._ids(prompt), self._params(options)))
 
-    def chat(self, messages: Messages, **options: "Unpack[GenerateOptions]") -> Answer:
+    def chat(self, messages: Messages, *, tools: Optional[Tools] = None, tool_choice: ToolChoice = "auto",
+             **options: "Unpack[GenerateOptions]") -> Answer:
         """Answers the last of the messages ({"role": ..., "content": ...}, or just the user's text), using the
-        model's template. For a model that sees, a message may have images, which come before its text:
-        {"images": [...]}, each a file, its bytes, or an array of uint8 [height, width, 3]. The oldest turns
-        that leave no room for the answer are left out: Answer.dropped. Otherwise like generate()."""
-        max_tokens = options.get("max_tokens") or 0
-        ids, dropped, images = self._chat_ids(messages, self.context, whole("max_tokens", max_tokens))
-        return self._answer(ids, options, dropped, images)
+        model's template. For a model that sees, contents may be lists of parts, {"type": "text", "text": ...}
+        and {"type": "image_url", "image_url": {"url": ...}} (a data: URL, or a file) or {"type": "image",
+        "image": ...}; or a message has "images", which come before its text: [...], each a file, its bytes, or
+        an array of uint8 [height, width, 3].
+
+        tools: functions in OpenAI's format. The answer's text is then without reasoning and calls, which
+        Answer.reasoning and tool_calls have; Answer.message goes into the conversation, and results of calls
+        as {"role": "tool", "tool_call_id": ..., "content": ...}. tool_choice: "auto", "none", "required", or one
+        function: {"function": {"name": ...}}.
+
+        The oldest turns that leave no room for the answer are left out, if there are no tools: Answer.dropped.
+        Otherwise like generate()."""
+        return self._answer(self._asked(messages, options, self.context, tools, tool_choice))
+
+    def create_chat_completion(self, messages: Messages, *, stream: bool = False, **request: Any) -> Any:
+        """The same in the shape of OpenAI's API: a dict, or with stream=True an iterator of chunks. Takes
+        tools, tool_choice, response_format, max_completion_tokens, and the options of chat(), which has what
+        this shape does not: use it if there is a choice."""
+        asked = self._asked(messages, options_of(request), self.context, request.get("tools"),
+                            request.get("tool_choice") or "auto", split=True)
+        answer = self._answer(asked)
+        return chunks_of(answer, self.info) if stream else completion_of(answer, self.info)
 
     def _params(self, options: Mapping[str, Any]) -> c.tern_generate_params:
         grammar = options.get("grammar")
@@ -237,10 +288,10 @@ class Model:
             options = dict(options, grammar=Grammar(self, **grammar_arguments(grammar)))
         return generate_params(options)
 
-    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, images: Optional[MessageImages] = None) -> Answer:
-        job = Job(ids, self._params(options))
+    def _answer(self, asked: Asked) -> Answer:
+        job = asked.job()
         self._engine.submit(job)
-        return Answer(self._engine, job, (self, images), dropped)
+        return Answer(self._engine, job, (self, asked.images), asked.dropped)
 
     def session(self, *, context: Optional[int] = None, kv: Optional[Kv] = None, shift: bool = False, keep: int = 0,
                 speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:

@@ -31,13 +31,6 @@ POOLING = (("none", c.TERN_POOLING_NONE), ("mean", c.TERN_POOLING_MEAN), ("last"
            ("cls", c.TERN_POOLING_FIRST))
 
 
-class Message(TypedDict):
-    """One message of a conversation."""
-
-    role: str  # "system", "user", "assistant", "tool"
-    content: str
-
-
 class GenerateOptions(TypedDict, total=False):
     """Keywords of generate() and chat(). None is the same as leaving one out."""
 
@@ -215,23 +208,6 @@ def raw_text(what: str, text: Any) -> bytes:
     if not isinstance(text, str):
         refuse("%s must be a text (str), not %r" % (what, type(text).__name__))
     return text.encode("utf-8", "surrogatepass")
-
-
-def messages_array(messages: Union[str, Sequence[Mapping[str, Any]]]) -> Any:
-    """tern_message[n]. A plain string is one message of the user."""
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    if isinstance(messages, Mapping):
-        refuse("messages is a list of messages, or the user's text, and no single mapping")
-    array = (c.tern_message * len(messages))()
-    for i, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            refuse("messages[%d] must be a mapping with a role and a content, not %r" % (i, type(message).__name__))
-        role, content = message.get("role"), message.get("content")
-        if not isinstance(role, str) or not isinstance(content, str):
-            refuse('messages[%d] must have a "role" and a "content", both texts' % i)
-        array[i].role, array[i].content = utf8(role), utf8(content)
-    return array
 
 
 # ---- Models and sessions -------------------------------------------------------------------------

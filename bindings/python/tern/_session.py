@@ -9,8 +9,9 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union, TYPE_CH
 from . import _c as c
 from ._answer import Answer
 from ._arrays import numpy_for, pointer
-from ._engine import Job
+from ._engine import Asked, Job
 from ._library import Callbacks, Handle, Ids, ids_array, lib, refuse
+from ._messages import Messages, ToolChoice, Tools
 from ._options import KV, GenerateOptions, Kv, whole
 from ._results import ProfileRow
 
@@ -51,21 +52,21 @@ class Session:
 
     def generate(self, prompt: Union[str, Ids], **options: "Unpack[GenerateOptions]") -> Answer:
         """Continues a text or tokens; see Model.generate."""
-        return self._answer(self.model._ids(prompt), options, 0)
+        return self._answer(Asked(self.model._ids(prompt), self.model._params(options)))
 
-    def chat(self, messages: Union[str, Sequence[Mapping[str, Any]]], **options: "Unpack[GenerateOptions]") -> Answer:
+    def chat(self, messages: Messages, *, tools: Optional[Tools] = None, tool_choice: ToolChoice = "auto",
+             **options: "Unpack[GenerateOptions]") -> Answer:
         """Answers the last message; see Model.chat."""
-        ids, dropped, images = self.model._chat_ids(messages, self.context, options.get("max_tokens") or 0)
-        return self._answer(ids, options, dropped, images)
+        return self._answer(self.model._asked(messages, options, self.context, tools, tool_choice))
 
-    def _answer(self, ids: Sequence[int], options: Mapping[str, Any], dropped: int, images: object = None) -> Answer:
-        job = Job(ids, self.model._params(options), self._handle)
+    def _answer(self, asked: Asked) -> Answer:
+        job = asked.job(self._handle)
         with self._lock:
             if self._free().closed:
                 refuse("the session is closed", "closed")
             self.model._engine.submit(job)
             self._job = job
-        return Answer(self.model._engine, job, (self, images), dropped)
+        return Answer(self.model._engine, job, (self, asked.images), asked.dropped)
 
     # ---- Tokens and scores -----------------------------------------------------------------------
 

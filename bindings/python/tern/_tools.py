@@ -9,7 +9,8 @@ from . import _c as c
 from ._chains import Chains
 from ._library import Callbacks, Handle, Ids, Path, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8
 from ._model import Model, OnProgress
-from ._options import LorasOption, Message, WebGpu, loras_array, real, webgpu_desc, whole
+from ._messages import Message
+from ._options import LorasOption, WebGpu, loras_array, real, webgpu_desc, whole
 from ._results import Heap, ImatrixStats, MachineLimits, MineStats
 
 

@@ -13,6 +13,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 TERN = os.path.join(BUILD, "tern")
 STORIES = os.path.join(ROOT, "models/stories.gguf")
 TINY = os.path.join(BUILD, "tiny.gguf")
+PARROT = os.path.join(ROOT, "tests/parrot.py")
 ORACLES = os.path.join(ROOT, "tests/oracles")
 
 needs_numpy = unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")

@@ -102,6 +102,12 @@ class Vectors(unittest.TestCase):
             turns = [[user(a), {"role": "assistant", "content": "x"}, user(b)] for a, b in ((image, other), (other, image))]
             answers = [model.chat(talk, **greedy) for talk in turns]
             self.assertNotEqual(answers[0].text, answers[1].text)
+            text, shown = {"type": "text", "text": "What is it?"}, [{"type": "image", "image": i} for i in (image, other)]
+            parts = lambda *content: [{"role": "user", "content": list(content)}]
+            self.assertEqual(model.chat(parts(shown[0], text), **greedy).text, said)
+            self.assertEqual(model.chat(parts(*shown, text), **greedy).text, model.chat([user(image, other)], **greedy).text)
+            self.assertIn("it?<|vision_start|>", model.format(parts(text, shown[0])))
+            self.assertNotEqual(*(model.chat(parts(text, i), **greedy).text for i in shown))
             with self.assertRaisesRegex(tern.TernError, "an image is a file"):
                 model.chat([user(7)])
         with tern.Model(STORIES) as model:

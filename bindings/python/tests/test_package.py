@@ -26,7 +26,7 @@ LEFT_OUT = {
     "tern_cancel_is_requested": "who requests it knows",
     "tern_cancel_reset": "each call has a request of its own",
     "tern_status_name": "TernError.code has a word of its own for each",
-    **{"tern_" + name: "tern_chat_tokens places images" for name in "image_tokens_ids image_tokens_place".split()},
+    "tern_image_tokens_ids": "tern_image_tokens_place puts them into a prompt",
     "tern_chat_add_image": "a list of messages has its images",
     "tern_file_write": "Python writes its own files",
     "tern_output_open": "Python writes its own files",
