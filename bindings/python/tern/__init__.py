@@ -30,6 +30,7 @@ from ._results import (
 )
 from ._session import Session
 from ._sounds import Transcriber, Segment, Transcript, read_sound, write_sound
+from ._training import TrainEvent, TrainOptions, data_build, data_tokenizer, train
 from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, mine, save_chat, types
 
 __version__ = _lib.version
@@ -38,6 +39,7 @@ __all__ = [
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
-    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "ToolCall", "Transcript", "WebGpu", "convert", "datagen", "diagnose", "eval", "heap", "imatrix",
-    "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity", "types", "write_sound",
+    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "ToolCall", "TrainEvent", "TrainOptions", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity",
+    "train", "types", "write_sound",
 ]

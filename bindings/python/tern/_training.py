@@ -1,0 +1,212 @@
+"""Training: text into a vocabulary and shards of tokens, these into a model or an adapter."""
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, TypedDict, Union, TYPE_CHECKING
+
+from . import _c as c
+from ._library import Callbacks, Path, choice, decoded, encoded, from_struct, lib, optional, refuse, utf8
+from ._options import INT_MAX, POOLING, Pooling, WebGpu, real, webgpu_desc, whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+OnProgress = Callable[[str, float], Optional[bool]]
+Paths = Union[Path, Iterable[Path]]
+
+RECIPES = (("bitnet", c.TERN_RECIPE_BITNET), ("paper", c.TERN_RECIPE_PAPER), ("llama", c.TERN_RECIPE_LLAMA))
+SCHEDULES = (("auto", c.TERN_SCHEDULE_AUTO), ("two-stage", c.TERN_SCHEDULE_TWO_STAGE), ("cosine", c.TERN_SCHEDULE_COSINE),
+             ("constant", c.TERN_SCHEDULE_CONSTANT))
+
+
+@dataclass(frozen=True)
+class TrainEvent:
+    """A line of the log; numbers that it does not have are NaN."""
+
+    step: int
+    n_steps: int
+    n_tokens: int
+    loss: float  # nats per token
+    valid_loss: float
+    rate: float
+    grad_norm: float
+    tokens_per_second: float
+    seconds_left: float
+    pairs_per_second: float  # of contrastive training
+    recall_1: float
+    recall_10: float
+    checkpoint: Optional[str]  # just written, a name in the folder
+
+
+class TrainOptions(TypedDict, total=False):
+    """Keywords of train(): the command line's names (docs/training.md); None is the same as leaving one out."""
+
+    init: Optional[Path]  # a model with the first weights
+    resume: Optional[bool]  # go on from the newest checkpoint in `out`
+    assistant_only: Optional[bool]  # of chats learn only what the assistant says
+    lora_rank: Optional[int]  # train an adapter beside the frozen weights of init
+    lora_alpha: Optional[float]
+    lora_targets: Optional[str]  # some of "q,k,v,o,gate,up,down"
+    pairs: Optional[Path]  # train an embedding model on lines {"query", "positive", "negatives"}
+    held_out_pairs: Optional[Path]
+    batch_pairs: Optional[int]
+    valid_pairs: Optional[int]
+    temperature: Optional[float]
+    pooling: Optional[Pooling]
+    sizes: Optional[Iterable[int]]  # to which vectors may be cut
+    preset: Optional[Literal["nano", "tiny", "micro", "small", "medium"]]
+    recipe: Optional[Literal["bitnet", "paper", "llama"]]
+    layers: Optional[int]  # instead of the preset's, as the five that follow
+    embd: Optional[int]
+    heads: Optional[int]
+    kv_heads: Optional[int]
+    ff: Optional[int]
+    context: Optional[int]
+    act: Optional[Literal["silu", "relu2", "gelu", "gelu_pytorch_tanh"]]
+    separate_head: Optional[bool]
+    steps: Optional[int]
+    seq_len: Optional[int]  # tokens of a sequence
+    batch_tokens: Optional[int]  # of a step
+    micro_tokens: Optional[int]  # computed at once
+    schedule: Optional[Literal["auto", "two-stage", "cosine", "constant"]]
+    rate: Optional[float]  # peak learning rates of both stages
+    rate_2: Optional[float]
+    warmup: Optional[int]
+    weight_decay: Optional[float]
+    clip: Optional[float]
+    seed: Optional[int]
+    in_order: Optional[bool]
+    log_every: Optional[int]  # steps
+    valid_every: Optional[int]
+    valid_tokens: Optional[int]
+    checkpoint_every: Optional[int]
+    keep: Optional[int]  # newest checkpoints
+    device: Optional[Literal["cpu", "webgpu"]]
+    cpu_features: Optional[str]
+    threads: Optional[int]
+    bf16: Optional[bool]
+    webgpu: Optional[WebGpu]
+
+
+MEMBERS = {"layers": "n_layers", "embd": "n_embd", "heads": "n_heads", "kv_heads": "n_kv_heads", "ff": "n_ff",
+           "context": "n_context", "steps": "n_steps", "warmup": "n_warmup", "threads": "n_threads"}
+CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "pooling": POOLING}
+MOST = {ctypes.c_int32: INT_MAX, ctypes.c_int: INT_MAX, ctypes.c_int64: 2**63 - 1, ctypes.c_uint64: 2**64 - 1}
+
+
+def _set(desc: Any, options: Mapping[str, Any]) -> None:
+    """Members from options, by the types that the header gives them."""
+    kinds: Dict[str, Any] = {field[0]: field[1] for field in type(desc)._fields_}
+    for name, value in options.items():
+        member = MEMBERS.get(name, name)
+        if value is None:
+            continue
+        if name in CHOICES:
+            value = choice(name, value, CHOICES[name])
+        elif name == "webgpu":
+            value = ctypes.pointer(webgpu_desc(value))
+        elif name == "sizes":
+            numbers = [whole("a size", size, 1) for size in value]
+            desc.n_sizes, value = len(numbers), (ctypes.c_int32 * len(numbers))(*numbers)
+        elif kinds[member] is ctypes.c_char_p:
+            value = encoded(value)
+        elif kinds[member] is ctypes.c_bool:
+            value = bool(value)
+        elif kinds[member] in MOST:
+            value = whole(name, value, 0, MOST[kinds[member]])
+        else:
+            value = real(name, value)
+        setattr(desc, member, value)
+
+
+def _texts(paths: Iterable[bytes]) -> Tuple[Any, int]:
+    found = list(paths)
+    return (ctypes.c_char_p * len(found))(*found), len(found)
+
+
+def _paths(paths: Paths) -> List[bytes]:
+    return [encoded(path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
+
+
+def _source(texts: Paths, separator: Optional[str], field: Optional[str], held_out: Paths = ()) -> c.tern_data_source:
+    source = c.tern_data_source(separator=optional(separator), field=optional(field))
+    source.paths, source.n_paths = _texts(_paths(texts))
+    source.held_out, source.n_held_out = _texts(_paths(held_out))
+    return source
+
+
+def data_tokenizer(texts: Paths, out: Path, *, vocab: int = 0, special: Iterable[str] = (), split: Optional[str] = None,
+                   bos: bool = True, memory: int = 0, separator: Optional[str] = None, field: Optional[str] = None,
+                   on_progress: Optional[OnProgress] = None) -> int:
+    """Learns a byte-level BPE vocabulary from texts, and returns its size (docs/data.md).
+
+    texts: files and folders. out: a tokenizer.json, or a folder. vocab: tokens in all, 0: 4096. special: further
+    special tokens. split: how words are cut, "llama-bpe" ... bos: texts begin with <|endoftext|>.
+    """
+    callbacks, stats = Callbacks(), c.tern_data_tokenizer_stats()
+    desc = c.tern_data_tokenizer_desc(
+        source=_source(texts, separator, field), n_vocab=whole("vocab", vocab), split=optional(split), no_bos=not bos,
+        memory=whole("memory", memory, 0, 2**64 - 1), on_progress=callbacks.progress(on_progress))
+    desc.specials, desc.n_specials = _texts(utf8(text) for text in special)
+    callbacks.run(lib.tern_data_tokenizer, encoded(out), ctypes.byref(desc), ctypes.byref(stats))
+    return stats.n_vocab
+
+
+def data_build(texts: Paths, folder: Path, *, tokenizer: Path, valid: float = 0.01, held_out: Paths = (), seed: int = 0,
+               dedup: Literal["none", "exact", "exact,near"] = "exact", threshold: float = 0, memory: int = 0,
+               shard_tokens: int = 0, end: Optional[str] = None, licence: Optional[str] = None,
+               separator: Optional[str] = None, field: Optional[str] = None, threads: int = 0,
+               on_notice: Optional[Callable[[str], None]] = None,
+               on_progress: Optional[OnProgress] = None) -> Tuple[int, int]:
+    """Tokenizes texts to shards in a folder; returns how many tokens are for training and held out (docs/data.md).
+
+    tokenizer: a tokenizer.json, a folder with one, or a model. valid: share of the documents to hold out;
+    held_out: texts to hold out. dedup: which duplicates are dropped, near ones from a likeness of threshold (0.8).
+    """
+    if dedup not in ("none", "exact", "exact,near"):
+        refuse('dedup is one of none, exact, exact,near, not %r' % (dedup,))
+    callbacks, stats = Callbacks(), c.tern_data_build_stats()
+    desc = c.tern_data_build_desc(
+        source=_source(texts, separator, field, held_out), on_progress=callbacks.progress(on_progress),
+        keep_exact=dedup == "none", drop_near=dedup == "exact,near")
+    _set(desc, dict(tokenizer=tokenizer, valid=valid, seed=seed, threshold=threshold, memory=memory,
+                    shard_tokens=shard_tokens, end=end, licence=licence, threads=threads))
+    if on_notice is not None:
+        desc.on_notice = callbacks.note(on_notice)
+    callbacks.run(lib.tern_data_build, encoded(folder), ctypes.byref(desc), ctypes.byref(stats))
+    return stats.train.n_tokens, stats.valid.n_tokens
+
+
+def train(data: Optional[Path], out: Path, *, on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
+          on_step: Optional[Callable[[TrainEvent], Optional[bool]]] = None, **options: "Unpack[TrainOptions]") -> Optional[str]:
+    """Trains a model on the shards of data_build(), or an adapter (lora_rank), or an embedding model (pairs).
+    Returns the newest checkpoint that it wrote, which is a model that runs (docs/training.md).
+
+    out: a folder for checkpoints and log.jsonl. on_event gets each line of the log, on_step each step; returning
+    False writes a checkpoint and stops (TernError "aborted"), and so does Ctrl-C. With resume=True the same call
+    goes on, to the same numbers.
+
+    >>> tern.data_tokenizer("texts", "tokenizer.json")
+    >>> tern.data_build("texts", "shards", tokenizer="tokenizer.json")
+    >>> model = tern.Model(tern.train("shards", "run", preset="nano", steps=1000))
+    """
+    unknown = sorted(set(options) - set(TrainOptions.__annotations__))
+    if unknown:
+        raise TypeError("there is no option %s; there are %s" % (", ".join(unknown), ", ".join(sorted(TrainOptions.__annotations__))))
+    callbacks, written, desc = Callbacks(), [], c.tern_train_desc()  # type: Callbacks, List[str], Any
+    _set(desc, dict(options, data=data, out=out))
+
+    def line(_user: Any, event: Any) -> Optional[bool]:
+        told = from_struct(TrainEvent, event.contents)
+        if told.checkpoint:
+            written.append(told.checkpoint)
+        return on_event is None or on_event(told)
+
+    def step(_user: Any, event: Any) -> Optional[bool]:
+        return callbacks.error is None and (on_step is None or on_step(from_struct(TrainEvent, event.contents)))
+    desc.on_event = type(desc.on_event)(callbacks.guarded(line))
+    desc.on_step = type(desc.on_step)(callbacks.guarded(step))  # Ctrl-C is noticed in it
+    callbacks.run(lib.tern_train, ctypes.byref(desc))
+    return os.path.join(os.fsdecode(out), written[-1]) if written else None
