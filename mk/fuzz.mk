@@ -29,7 +29,7 @@ $(foreach s,$(FUZZ_SRC),$(eval $(FUZZ_BUILD)/$(call fuzz_name,$(s))_replay: $(ca
 $(FUZZ_REPLAYS): $(call obj,fuzz/replay.c $(FUZZ_SUPPORT)) $(BUILD)/libtern.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
 fuzz-replay: $(FUZZ_REPLAYS) ## run the seeds of all fuzz targets, with failing allocations
 	@for name in $(FUZZ_NAMES); do $(FUZZ_BUILD)/$${name}_replay fuzz/corpus/$$name || exit 1; done
