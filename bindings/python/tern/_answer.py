@@ -10,7 +10,7 @@ from typing import Any, AsyncIterator, Dict, Generator, Iterator, List, Literal,
 
 from ._engine import Ending, Engine, Job, Reason
 from ._library import refuse
-from ._messages import Message, ToolCall
+from ._messages import Function, Message, ToolCall
 from ._parts import Part
 from ._results import GenerateStats, TokenLogprob
 
@@ -127,11 +127,17 @@ class Answer(Iterator[str]):
     def tool_calls(self) -> List[ToolCall]:
         """The calls that are complete, in OpenAI's form."""
         self._end()
-        parts, calls = self._job.parts, []  # type: List[Part], List[ToolCall]
-        for number in [part.call for part in parts if part.kind == "call_end"]:
-            mine = [part for part in parts if part.call == number]
-            name, arguments = ("".join(p.text for p in mine if p.kind == kind) for kind in ("call", "arguments"))
-            calls.append({"id": self.call_id(number), "type": "function", "function": {"name": name, "arguments": arguments}})
+        names: Dict[int, str] = {}
+        arguments: Dict[int, List[str]] = {}
+        calls: List[ToolCall] = []
+        for part in self._job.parts:
+            if part.kind == "call":
+                names[part.call] = part.text
+            elif part.kind == "arguments":
+                arguments.setdefault(part.call, []).append(part.text)
+            elif part.kind == "call_end":
+                called: Function = {"name": names[part.call], "arguments": "".join(arguments.get(part.call, ["{}"]))}
+                calls.append({"id": self.call_id(part.call), "type": "function", "function": called})
         return calls
 
     def call_id(self, number: int) -> str:
