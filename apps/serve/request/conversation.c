@@ -38,13 +38,19 @@ tern_json_writer messages_more(messages *m) {
     return (tern_json_writer){.out = &m->list[m->n - 1].more, .follows = true};
 }
 
-void messages_free(messages *m) {
-    for (size_t i = 0; i < m->n; i++) {
+void messages_drop(messages *m, size_t first, size_t n) {
+    for (size_t i = first; i < first + n; i++) {
         tern_free(m->list[i].role);
         tern_free(m->list[i].content);
         tern_strbuf_free(&m->list[i].parts);
         tern_strbuf_free(&m->list[i].more);
     }
+    if (n) memmove(m->list + first, m->list + first + n, (m->n - first - n) * sizeof *m->list);
+    m->n -= n;
+}
+
+void messages_free(messages *m) {
+    messages_drop(m, 0, m->n);
     tern_free(m->list);
     images_free(&m->images);
     *m = (messages){0};
@@ -228,4 +234,45 @@ void generation_add_chat(request *req, messages *m, bool prefill, api_error *e) 
         add_prompt(req, (tern_str){conversation.ptr, conversation.len}, &m->images,
                    (tern_str){begun, strlen(begun)}, e);
     tern_strbuf_free(&conversation);
+}
+
+static size_t message_bytes(const chat_message *m) { return strlen(m->content) + m->more.len; }
+
+static bool is_of(const messages *m, size_t i, const char *role) {
+    return !strcmp(m->list[i].role, role);
+}
+
+// Drops at least a quarter of what may be dropped, up to a message of the user: so that however
+// long a conversation is, all of its tries together read a few times its bytes. False: nothing is
+// left to drop.
+static bool drop_oldest(messages *m) {
+    size_t first = 0, last = m->n, all = 0, dropped = 0, n = 0;
+    while (first < m->n && is_of(m, first, "system")) first++;
+    while (last > first && !is_of(m, last - 1, "user")) last--; // the last turn's first message
+    if (last > first) last--;
+    for (size_t i = first; i < last; i++) all += message_bytes(&m->list[i]);
+    while (first + n < last && (n == 0 || dropped < all / 4 || !is_of(m, first + n, "user")))
+        dropped += message_bytes(&m->list[first + n++]);
+    messages_drop(m, first, n);
+    return n > 0;
+}
+
+// Whether the prompt has filled the context, or nearly: then it is dropped.
+static bool is_too_long(request *req, api_error *e) {
+    generation *a = req->generation;
+    const size_t most = (size_t)req->model->n_context, limit = (size_t)a->params.max_tokens;
+    const size_t wanted = limit ? limit : 256, room = wanted < most / 4 ? wanted : most / 4;
+    if (e->status) return e->code && !strcmp(e->code, "context_length_exceeded");
+    return a->n_prompts == 1 && a->prompts[0].n_ids + room > most;
+}
+
+void generation_add_chat_cut(request *req, messages *m, bool prefill, api_error *e) {
+    generation *a = req->generation;
+    generation_add_chat(req, m, prefill, e);
+    while (m->images.n == 0 && is_too_long(req, e) && drop_oldest(m)) {
+        if (a->n_prompts) tern_free(a->prompts[--a->n_prompts].ids);
+        tern_strbuf_clear(&a->rendered);
+        *e = (api_error){0};
+        generation_add_chat(req, m, prefill, e);
+    }
 }

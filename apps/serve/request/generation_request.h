@@ -187,11 +187,15 @@ void content_free(message_content *c);
 bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
                           api_error *e);
 void messages_free(messages *m);
+void messages_drop(messages *m, size_t first, size_t n); // that have no images
 // The first n messages, rendered by the template with the generation's tools and switches.
 void chat_text(const request *req, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e);
 // prefill: the last message is the assistant's, and the answer continues it.
 void generation_add_chat(request *req, messages *m, bool prefill, api_error *e);
+// The same; if they do not fit into the context, with room for an answer, the oldest are dropped,
+// but for the system message and the last turn. Not with images.
+void generation_add_chat_cut(request *req, messages *m, bool prefill, api_error *e);
 
 // Hashes the prefix of the first prompt; the answer sends it as x-tern-prefix (prefix_hash.c).
 void prefix_hash_take_chat(request *req, const messages *m);

@@ -419,7 +419,6 @@ void openai_responses(request *req) {
     generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     generation_read_sampling(req, &f, 2);
-    generation_read_max_tokens(req, &f, "max_output_tokens");
     a->stream = field_bool(&f, "stream", false);
     read_logprobs(a, &f);
     openai_read_response(req, &f);

@@ -218,12 +218,19 @@ bool openai_read_response(request *req, const fields *f) {
     messages m = {0};
     bool prefill;
     generation_read_model(req, f);
+    generation_read_max_tokens(req, f, "max_output_tokens");
     refuse_unsupported(f);
     responses_read_tools(req, f);
     openai_read_thinking(req, f);
     read_format(req, f);
     read_input(req, f, &m, &prefill);
-    generation_add_chat(req, &m, prefill, f->error);
+    const tern_str cut = field_text(f, "truncation");
+    if (cut.ptr && !tern_str_is(cut, "auto") && !tern_str_is(cut, "disabled"))
+        field_fail(f, "truncation", "\"auto\" or \"disabled\"");
+    if (tern_str_is(cut, "auto"))
+        generation_add_chat_cut(req, &m, prefill, f->error);
+    else
+        generation_add_chat(req, &m, prefill, f->error);
     messages_free(&m);
     return f->error->status == 0;
 }
