@@ -22,6 +22,7 @@ static const route routes[] = {
     {"GET", "/page/", &error_format_openai, page_file, NEEDS_NOTHING},
     {"GET", "/health", &error_format_llama, llama_health, NEEDS_NOTHING},
     {"GET", "/v1/health", &error_format_llama, llama_health, NEEDS_NOTHING},
+    {"GET", "/version", &error_format_openai, server_version, NEEDS_NOTHING},
     {"GET", "/v1/models", &error_format_openai, openai_models, NEEDS_KEY},
     {"GET", "/v1/models/", &error_format_openai, openai_model, NEEDS_KEY},
     {"GET", "/models", &error_format_openai, openai_models, NEEDS_KEY},

@@ -73,6 +73,7 @@ void llama_completion(request *req);
 void llama_embedding(request *req);
 void llama_rerank(request *req);
 void llama_health(request *req);
+void server_version(request *req); // vLLM's
 void llama_props(request *req);
 void llama_slots(request *req);
 void llama_load(request *req);

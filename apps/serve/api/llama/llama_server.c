@@ -46,6 +46,13 @@ void llama_health(request *req) {
     tern_strbuf_free(&out);
 }
 
+void server_version(request *req) {
+    tern_strbuf out = {0};
+    tern_strbuf_printf(&out, "{\"version\":\"%s\"}", tern_version());
+    reply_json(req, &out);
+    tern_strbuf_free(&out);
+}
+
 // The values from the model's files are known while it is open.
 static void put_sampling(tern_json_writer *w, const served *s) {
     const tern_model_info *i = &s->info;
