@@ -203,7 +203,9 @@ static void put_settings(tern_json_writer *w, const request *req) {
     put_echo(w, req, "truncation", "\"disabled\"");
     static const char *const names[] = {"max_tool_calls", "prompt_cache_key", "safety_identifier",
                                         "service_tier", "user"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) put_echo(w, req, names[i], "null");
+    const tern_json *body = tern_json_root(&req->body);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) // not all of them may be null
+        if (tern_json_get(&req->body, body, names[i])) put_echo(w, req, names[i], "null");
 }
 
 // For requests that refer to it, unless the client says that it will not.
