@@ -65,8 +65,10 @@ static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, 
         tern_file_close(tower);
         return TERN_OK;
     }
+    // Another family's tower is added as it is: reading the config then says that it is another's.
     const tern_tower *own = tern_tower_of(*arch);
-    TERN_TRY(tern_file_add_tower(file, tower, own && own->joined, err));
+    bool joins = own && own->joined && tern_str_is(tern_file_projector(tower), own->projector);
+    TERN_TRY(tern_file_add_tower(file, tower, joins, err));
     TERN_TRY(tern_model_read(file, arch, c, err));
     if (c->vision.n_layers) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a %s reads no images in texts", path,
