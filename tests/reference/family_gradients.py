@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes family_gradients.json: derivatives of the loss of tests/oracles/<family> along directions in
+"""Writes tests/oracles/family_gradients.json: derivatives of the loss of tests/oracles/<family> along directions in
 the space of each weight (`make oracles`), with which tests/library/models/family_gradients_test.c compares the
 gradients that tern has. Needs numpy.
 
@@ -67,7 +67,7 @@ def main():
                   for name, x in sorted(model.t.items())}
         out[case] = {"loss": loss(model, documents), "slopes": slopes}
         print("%s: loss %.6f, %d weights" % (case, out[case]["loss"], len(slopes)), flush=True)
-    with open(os.path.join(HERE, "family_gradients.json"), "w") as f:
+    with open(os.path.join(HERE, "..", "oracles", "family_gradients.json"), "w") as f:
         json.dump(out, f, indent=0)
         f.write("\n")
 

@@ -211,9 +211,9 @@ static void check_gradients(rig *r, const tern_json_doc *doc, double bound) {
 static bool read_golden(tern_json_doc *doc, char **text) {
     size_t n;
     tern_error err = {0};
-    *text = test_read("tests/reference/family_gradients.json", &n); // run in the repository's root
+    *text = test_read("tests/oracles/family_gradients.json", &n); // run in the repository's root
     bool ok = *text && tern_json_parse(doc, *text, n, &err) == TERN_OK;
-    CHECK_MSG(ok, "tests/reference/family_gradients.json: %s", err.message);
+    CHECK_MSG(ok, "tests/oracles/family_gradients.json: %s", err.message);
     return ok;
 }
 
