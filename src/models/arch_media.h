@@ -29,17 +29,22 @@ typedef struct tern_tower {
     bool tiles;            // large images are cut into tiles, which include the tokens around them
     bool widens; // if an image has fewer patches than the position grid, a patch gets the mean of
                  // the grid cells it covers
-    // For a tower with `tiles`: the text before a tile, into out [size], and before the whole.
+    // For a tower with `tiles`: the text before a tile, into out [size]; before the whole, and
+    // before an image that was not cut (NULL: none).
     void (*tile)(size_t row, size_t column, char *out, size_t size);
-    const char *whole;
+    const char *whole, *uncut;
     bool joined; // files of llama.cpp keep a patch's frames in separate tensors, and also queries,
                  // keys and values, perhaps: here they are one
-    bool one_size;              // every image is resized to the square of the position grid
+    bool one_size; // the tower sees squares of the position grid's size: every image is resized to
+                   // one, or, with `tiles`, cut into as many as its longer edge is allowed
     const char *before, *after; // texts around an image's rows, included with it; NULL: none
     bool both_ways;             // in a text, an image's rows attend to all of the image, also ahead
     tern_status (*read)(const tern_config_source *s, const tern_config *c, tern_vision *v,
                         tern_error *err);                            // the rest of the config
     tern_status (*write)(tern_gguf_writer *w, const tern_vision *v); // likewise; NULL: nothing
+    // What names of the text's tensors begin with in a folder with the tower; NULL:
+    // "model.language_model.".
+    const char *hf_text;
     // Members of a folder's config.json, and of its vision_config, each after a comma.
     void (*write_json)(const tern_vision *v, tern_strbuf *top, tern_strbuf *vision);
 } tern_tower;

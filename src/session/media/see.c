@@ -316,7 +316,8 @@ static tern_status put_ids(const looking *l, tern_image_tokens *s, tern_error *e
         TERN_TRY(put_text(l, s, room, mark, err));
         put_rows(s, (int32_t)(each * each));
     }
-    if (n_squares && l->has_whole) TERN_TRY(put_text(l, s, room, l->v->tower->whole, err));
+    const char *whole = n_squares ? l->v->tower->whole : l->v->tower->uncut;
+    if (l->has_whole && whole) TERN_TRY(put_text(l, s, room, whole, err));
     if (l->has_whole) put_rows(s, s->width * s->height);
     return put_text(l, s, room, l->v->tower->after, err);
 }

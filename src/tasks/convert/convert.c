@@ -580,7 +580,8 @@ static void take_vision(conversion *c) {
     c->seeing = *c->arch;
     c->text_types[0] = c->arch->hf_sees->text_type;
     c->seeing.hf_types = c->text_types;
-    c->seeing.hf_prefix = "model.language_model.";
+    const char *prefix = tern_tower_of(c->arch)->hf_text;
+    c->seeing.hf_prefix = prefix ? prefix : "model.language_model.";
     c->arch = &c->seeing;
 }
 
