@@ -88,3 +88,32 @@ tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_
                             tern_error *err) {
     return tern_model_read_watched(file, NULL, arch, c, err);
 }
+
+// ---- Its tower ---------------------------------------------------------------------------------
+
+// Whether the architecture has the name of the other in GGUF.
+static bool is_namesake(const tern_arch *arch, const tern_arch *of) {
+    return arch->gguf_names && of->gguf_names && !strcmp(arch->gguf_names[0], of->gguf_names[0]);
+}
+
+// A model with its tower may be of another architecture than its text alone.
+bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower) {
+    tern_str name = {NULL, 0};
+    int64_t n_out = 0;
+    bool deep = false;
+    const tern_meta *flags = tern_file_meta(tower, TERN_CLIP "is_deepstack_layers");
+    double flag;
+    for (uint64_t i = 0; flags && i < flags->n; i++)
+        deep |= tern_meta_element(flags, i, &flag) && flag != 0;
+    tern_file_meta_str(tower, "general.architecture", &name);
+    tern_file_meta_int(tower, TERN_CLIP "projection_dim", &n_out);
+    size_t n;
+    const tern_arch *const *list = tern_arch_list(&n);
+    for (size_t i = 0; i < n && tern_str_is(name, "clip") && n_out == c->n_embd; i++) {
+        const tern_tower *own = is_namesake(list[i], arch) ? tern_tower_of(list[i]) : NULL;
+        if (own && tern_str_is(tern_file_projector(tower), own->projector) &&
+            deep == list[i]->reads_deep)
+            return true;
+    }
+    return false;
+}

@@ -34,6 +34,7 @@ typedef struct tern_vision {
     int64_t n_patch; // edge of a patch in pixels
     int64_t n_merge; // edge in patches of a block, which becomes one row
     int64_t n_side;  // edge of the grid of learned positions
+    int64_t n_image; // edge in pixels of the squares that it sees; 0: of such a grid of patches
     tern_act_kind act;
     double eps; // of its norms
     // Layers whose rows are merged too; the text model adds them to its rows after its first
@@ -494,7 +495,8 @@ tern_status tern_images_read(const tern_file *file, const tern_config *c, tern_i
 // A tower with `tiles` cuts an image of more than tolerance * most pixels into squares whose edge
 // is `tile`; then it sees the whole as a thumbnail.
 typedef struct tern_vision_rules {
-    int64_t edge;        // of a square, whatever the image's shape; 0: it keeps its shape
+    int64_t edge;   // of a square, whatever the image's shape; 0: it keeps its shape
+    int64_t longer; // of an image that is cut into such squares, its longer edge; 0: another rule
     int64_t least, most; // pixels
     bool one_at_least;   // before they are compared, an edge is raised to a block's
     int64_t tile, tiles_least, tiles_most; // most 0: no squares

@@ -97,6 +97,19 @@ for one in "$gemma3" "$dir/gemma3.gguf" "$dir/gemma3"; do
     has '"ids":\[60,60,260,260,260,260,260,260\]'
     has '"prompt_tokens":55,'
 done
+# SmolVLM, whose images are cut into squares, and whose text is a Llama.
+smol=tests/oracles/smolvlm_sees
+ends 0 "$tern" convert "$smol" "$dir/smol.gguf"
+ends 0 "$tern" convert "$dir/smol.gguf" "$dir/smol"
+for one in "$smol" "$dir/smol.gguf" "$dir/smol"; do
+    for prompt in 'What is it?' '<image>What is it?'; do
+        ends 0 "$tern" run "$one" --image "$smol/image.png" -p "$prompt" -n 10 --temp 0 --repeat-penalty 1 --json
+        has '"ids":\[113,123,99,113,123,38,195,52,143,219\]'
+        has '"prompt_tokens":45,'
+    done
+done
+ends 0 "$tern" convert "$dir/smol.gguf" "$dir/smol_text" --mmproj none # the text alone: a Llama
+fails 1 "reads no images in texts" "$tern" run "$dir/smol_text" --image "$smol/image.png" -p x
 fails 1 "2 images for 1 places: the text must have as many <start_of_image> or" \
     "$tern" run "$gemma3" --image "$gemma3/image.png" --image "$gemma3/image.png" -p '<start_of_image>' -n 1
 fails 1 "reads no images in texts" "$tern" run "$dir/lfm2" --image "$lfm2/image.png" -p x

@@ -273,7 +273,7 @@ tern_status tern_build_stack(tern_graph *g, const tern_config *c, const tern_sta
 
 // ---- Llama's and BitNet's layers ---------------------------------------------------------------
 
-static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
+tern_vid tern_block_llama(tern_graph *g, const tern_config *c, tern_vid x) {
     bool windowed = c->layers[g->layer] == TERN_LAYER_WINDOW;
     const tern_attention_block block = {.sub_norm = c->sub_norms,
                                         .biases = c->qkv_biases,
@@ -287,6 +287,6 @@ static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
 }
 
 tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_error *err) {
-    return tern_build_stack(g, c, &(tern_stack){.layer = layer, .final_norm = "output_norm.weight"},
-                            err);
+    const tern_stack stack = {.layer = tern_block_llama, .final_norm = "output_norm.weight"};
+    return tern_build_stack(g, c, &stack, err);
 }

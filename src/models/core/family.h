@@ -134,6 +134,8 @@ tern_vid tern_block_seen(tern_graph *g, const tern_config *c, const tern_vision 
                          tern_vid deep[TERN_VISION_DEEP]);
 // SigLIP's rows of all patches, after its last norm (siglip.c).
 tern_vid tern_block_siglip(tern_graph *g, const tern_config *c, const tern_vision *v);
+// A whole layer of a Llama or BitNet.
+tern_vid tern_block_llama(tern_graph *g, const tern_config *c, tern_vid x);
 // A whole layer whose norms come after attention and feed-forward instead of before.
 tern_vid tern_block_normed_after(tern_graph *g, const tern_config *c, tern_vid x,
                                  const tern_attention_block *block);
@@ -326,33 +328,34 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_SEEN("v.deepstack.%d.fc1", "deepstack_merger_list.%d.linear_fc1", MATRIX),            \
         TERN_SEEN("v.deepstack.%d.fc2", "deepstack_merger_list.%d.linear_fc2", MATRIX)
 
-// Those of a SigLIP tower, under transformers' names with and without "vision_model."; and its
-// sizes (tern_tower_size).
-#define TERN_SIGLIP_ROW(gguf_, end_, hf_, ...)                                                     \
-    TERN_ROW(gguf_ end_, "model.vision_tower.vision_model." hf_ end_,                              \
-             .hf_also = "model.vision_tower." hf_ end_, __VA_ARGS__)
-#define TERN_SIGLIP(gguf_, hf_, role_)                                                             \
-    TERN_SIGLIP_ROW(gguf_, ".weight", hf_, .role = TERN_ROLE_##role_),                             \
-        TERN_SIGLIP_ROW(gguf_, ".bias", hf_, .role = TERN_ROLE_VECTOR)
-#define TERN_SIGLIP_LAYER(gguf_, hf_, role_)                                                       \
-    TERN_SIGLIP("v.blk.%d." gguf_, "encoder.layers.%d." hf_, role_)
-#define TERN_ROWS_SIGLIP(patch_columns_)                                                           \
-    TERN_SIGLIP_ROW("v.patch_embd", ".weight", "embeddings.patch_embedding",                       \
+// Those of a SigLIP tower, behind either of two prefixes of transformers' names; and its sizes
+// (tern_tower_size).
+#define TERN_SIGLIP_ROW(at_, also_, gguf_, end_, hf_, ...)                                         \
+    TERN_ROW(gguf_ end_, at_ hf_ end_, .hf_also = also_ hf_ end_, __VA_ARGS__)
+#define TERN_SIGLIP(at_, also_, gguf_, hf_, role_)                                                 \
+    TERN_SIGLIP_ROW(at_, also_, gguf_, ".weight", hf_, .role = TERN_ROLE_##role_),                 \
+        TERN_SIGLIP_ROW(at_, also_, gguf_, ".bias", hf_, .role = TERN_ROLE_VECTOR)
+#define TERN_SIGLIP_LAYER(at_, also_, gguf_, hf_, role_)                                           \
+    TERN_SIGLIP(at_, also_, "v.blk.%d." gguf_, "encoder.layers.%d." hf_, role_)
+#define TERN_ROWS_SIGLIP_AT(at_, also_, patch_columns_)                                            \
+    TERN_SIGLIP_ROW(at_, also_, "v.patch_embd", ".weight", "embeddings.patch_embedding",           \
                     .role = TERN_ROLE_FLOATS, .change = TERN_CHANGE_FLATTEN,                       \
                     .columns = (patch_columns_)),                                                  \
-        TERN_SIGLIP_ROW("v.patch_embd", ".bias", "embeddings.patch_embedding",                     \
+        TERN_SIGLIP_ROW(at_, also_, "v.patch_embd", ".bias", "embeddings.patch_embedding",         \
                         .role = TERN_ROLE_VECTOR),                                                 \
-        TERN_SIGLIP_ROW("v.position_embd", ".weight", "embeddings.position_embedding",             \
+        TERN_SIGLIP_ROW(at_, also_, "v.position_embd", ".weight", "embeddings.position_embedding", \
                         .role = TERN_ROLE_VECTOR),                                                 \
-        TERN_SIGLIP_LAYER("ln1", "layer_norm1", VECTOR),                                           \
-        TERN_SIGLIP_LAYER("attn_q", "self_attn.q_proj", MATRIX),                                   \
-        TERN_SIGLIP_LAYER("attn_k", "self_attn.k_proj", MATRIX),                                   \
-        TERN_SIGLIP_LAYER("attn_v", "self_attn.v_proj", MATRIX),                                   \
-        TERN_SIGLIP_LAYER("attn_out", "self_attn.out_proj", MATRIX),                               \
-        TERN_SIGLIP_LAYER("ln2", "layer_norm2", VECTOR),                                           \
-        TERN_SIGLIP_LAYER("ffn_up", "mlp.fc1", MATRIX),                                            \
-        TERN_SIGLIP_LAYER("ffn_down", "mlp.fc2", MATRIX),                                          \
-        TERN_SIGLIP("v.post_ln", "post_layernorm", VECTOR)
+        TERN_SIGLIP_LAYER(at_, also_, "ln1", "layer_norm1", VECTOR),                               \
+        TERN_SIGLIP_LAYER(at_, also_, "attn_q", "self_attn.q_proj", MATRIX),                       \
+        TERN_SIGLIP_LAYER(at_, also_, "attn_k", "self_attn.k_proj", MATRIX),                       \
+        TERN_SIGLIP_LAYER(at_, also_, "attn_v", "self_attn.v_proj", MATRIX),                       \
+        TERN_SIGLIP_LAYER(at_, also_, "attn_out", "self_attn.out_proj", MATRIX),                   \
+        TERN_SIGLIP_LAYER(at_, also_, "ln2", "layer_norm2", VECTOR),                               \
+        TERN_SIGLIP_LAYER(at_, also_, "ffn_up", "mlp.fc1", MATRIX),                                \
+        TERN_SIGLIP_LAYER(at_, also_, "ffn_down", "mlp.fc2", MATRIX),                              \
+        TERN_SIGLIP(at_, also_, "v.post_ln", "post_layernorm", VECTOR)
+#define TERN_ROWS_SIGLIP(patch_columns_)                                                           \
+    TERN_ROWS_SIGLIP_AT("model.vision_tower.vision_model.", "model.vision_tower.", patch_columns_)
 #define TERN_SIGLIP_SIZE(gguf_, hf_, most_, usual_, field_)                                        \
     { gguf_, "vision_config." hf_, most_, usual_, offsetof(tern_vision, field_) }
 #define TERN_SIGLIP_SIZES                                                                          \

@@ -30,6 +30,7 @@ static bool fill(const char *pattern, int layer, char *out, size_t size) {
 
 // The prefixes of the decoder's tensors in files, the longest first; tables of rows have one.
 static const char *const prefixes[] = {"model.language_model.",
+                                       "model.text_model.",
                                        "language_model.model.",
                                        "language_model.",
                                        "model.",

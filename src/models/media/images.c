@@ -16,6 +16,7 @@
 
 #define VISION_PIXELS_MAX ((int64_t)1 << 28)
 #define TILES_MAX         64
+#define TILES_MAX_SIDE    8
 #define TILE              512 // pixels, for LFM2-VL
 
 // ---- Folders -----------------------------------------------------------------------------------
@@ -298,6 +299,18 @@ static void read_tiles(const tern_json_doc *doc, const tern_vision *v, tern_visi
     if (!tern_json_bool(tern_json_path(doc, "do_image_splitting"), true)) r->tiles_most = 0;
 }
 
+// For towers with tiles of one size.
+static tern_status read_longer(const tern_json_doc *doc, tern_vision_rules *r, tern_error *err) {
+    int64_t edge = tern_json_int(tern_json_path(doc, "max_image_size.longest_edge"), r->edge);
+    r->longer = tern_json_int(tern_json_path(doc, "size.longest_edge"), r->longer);
+    if (!tern_json_bool(tern_json_path(doc, "do_image_splitting"), true)) r->tiles_most = 0;
+    if (edge == r->edge) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "preprocessor_config.json: squares of %lld pixels a side for a tower that "
+                     "sees %lld",
+                     (long long)edge, (long long)r->edge);
+}
+
 // For towers that read squares of one size.
 static tern_status check_square(const tern_json_doc *doc, const tern_vision_rules *r,
                                 tern_error *err) {
@@ -317,7 +330,10 @@ static tern_status read_processor(const tern_json_doc *doc, const tern_vision *v
                                   tern_image_rules *read, tern_vision_rules *r, tern_error *err) {
     int usual = read->filter == TERN_IMAGE_BICUBIC ? 3 : 2;
     int64_t filter = tern_json_int(tern_json_path(doc, "resample"), usual);
-    if (r->edge)
+    if (filter == 1 && r->longer) filter = 3; // Lanczos', for which transformers takes this
+    if (r->longer)
+        TERN_TRY(read_longer(doc, r, err));
+    else if (r->edge)
         TERN_TRY(check_square(doc, r, err));
     else if (r->tile)
         read_tiles(doc, v, r);
@@ -337,7 +353,10 @@ static tern_status read_tower(const tern_file *tower, tern_image_rules *read, te
                               tern_error *err) {
     if (!r->edge) tern_file_meta_int(tower, CLIP "image_min_pixels", &r->least);
     if (!r->edge) tern_file_meta_int(tower, CLIP "image_max_pixels", &r->most);
-    if (r->tile) {
+    if (r->longer) {
+        tern_file_meta_int(tower, CLIP "preproc_image_size", &r->longer);
+        tern_file_meta_int(tower, KEY "max_tiles", &r->tiles_most);
+    } else if (r->tile) {
         tern_file_meta_int(tower, KEY "tile_size", &r->tile);
         tern_file_meta_int(tower, KEY "min_tiles", &r->tiles_least);
         tern_file_meta_int(tower, KEY "max_tiles", &r->tiles_most);
@@ -352,9 +371,16 @@ static tern_status read_tower(const tern_file *tower, tern_image_rules *read, te
 
 // Defaults if a family's files do not say otherwise.
 static tern_vision_rules usual_rules(const tern_vision *v) {
-    int64_t block = v->n_patch * v->n_merge, each = block * block, edge = v->n_side * v->n_patch;
-    if (v->tower && v->tower->one_size)
-        return (tern_vision_rules){.edge = edge, .least = edge * edge, .most = edge * edge};
+    int64_t block = v->n_patch * v->n_merge, each = block * block;
+    int64_t edge = v->n_image ? v->n_image : v->n_side * v->n_patch;
+    tern_vision_rules square = {.edge = edge, .least = edge * edge, .most = edge * edge};
+    if (v->tower && v->tower->one_size && v->tower->tiles) {
+        square.tile = edge;
+        square.longer = 4 * edge;
+        square.tiles_most = TILES_MAX;
+        square.whole_too = true;
+    }
+    if (v->tower && v->tower->one_size) return square;
     if (!v->tower || !v->tower->tiles) return (tern_vision_rules){.least = 65536, .most = 16777216};
     return (tern_vision_rules){.least = 64 * each,
                                .most = 256 * each,
@@ -366,14 +392,26 @@ static tern_vision_rules usual_rules(const tern_vision *v) {
                                .whole_too = true};
 }
 
+static tern_status check_longer(const char *path, const tern_vision_rules *r, int64_t most,
+                                tern_error *err) {
+    if (r->edge * r->edge <= most && r->longer >= 1 && r->longer <= TILES_MAX_SIDE * r->edge &&
+        r->tiles_most >= 0 && r->tiles_most <= TILES_MAX)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "%s: at most %lld squares of %lld pixels a side, of images whose longer edge "
+                     "is %lld, make no sense",
+                     path, (long long)r->tiles_most, (long long)r->edge, (long long)r->longer);
+}
+
 static tern_status check_rules(const tern_file *file, const tern_vision *v,
                                const tern_vision_rules *r, tern_error *err) {
     const char *path = file->tower ? file->tower->path : "preprocessor_config.json";
     if (r->least < 1 || r->most < r->least || r->most > VISION_PIXELS_MAX)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: images of %lld to %lld pixels make no sense",
                          path, (long long)r->least, (long long)r->most);
-    if (r->tiles_most == 0) return TERN_OK;
     int64_t most = VISION_PIXELS_MAX / TILES_MAX; // pixels of a square
+    if (r->longer) return check_longer(path, r, most, err);
+    if (r->tiles_most == 0) return TERN_OK;
     bool sound = r->tile >= 1 && r->tile <= 256 * v->n_patch && r->tile * r->tile <= most &&
                  r->tile % (v->n_patch * v->n_merge) == 0 && r->tiles_least >= 1 &&
                  r->tiles_most >= r->tiles_least && r->tiles_most <= TILES_MAX &&
@@ -391,6 +429,8 @@ static tern_status check_rules(const tern_file *file, const tern_vision *v,
 static void limit(tern_vision_rules *r, int64_t n_pixels_max) {
     int64_t most = n_pixels_max ? n_pixels_max : TERN_VISION_PIXELS;
     int64_t rest = n_pixels_max > r->most ? n_pixels_max - r->most : 0;
+    if (n_pixels_max && r->longer && r->tiles_most > n_pixels_max / r->most - 1)
+        r->tiles_most = n_pixels_max > r->most ? n_pixels_max / r->most - 1 : 0;
     if (r->edge) return; // of one size
     if (n_pixels_max && r->tiles_most && r->tiles_most > rest / (r->tile * r->tile))
         r->tiles_most = rest / (r->tile * r->tile);
@@ -407,8 +447,8 @@ tern_status tern_vision_rules_read(const tern_file *file, const tern_vision *v,
     tern_image_rules read = {.factor = 1.0F / 255,
                              .mean = {0.5F, 0.5F, 0.5F},
                              .deviation = {0.5F, 0.5F, 0.5F},
-                             .filter =
-                                 r->tile || r->edge ? TERN_IMAGE_BILINEAR : TERN_IMAGE_BICUBIC};
+                             .filter = r->longer || !(r->tile || r->edge) ? TERN_IMAGE_BICUBIC
+                                                                          : TERN_IMAGE_BILINEAR};
     if (file->tower)
         TERN_TRY(read_tower(file->tower, &read, r, err));
     else if (tern_json_root(doc))
@@ -443,7 +483,12 @@ tern_status tern_vision_rules_write_json(const tern_file *from, const tern_arch 
     tern_strbuf_printf(out, "{\n  \"image_processor_type\": \"%s\",\n", arch->hf_sees->processor);
     tern_strbuf_puts(out, "  \"do_resize\": true,\n  \"do_rescale\": true,\n"
                           "  \"do_normalize\": true,\n  \"do_convert_rgb\": true,\n");
-    if (v->tower->tiles) {
+    if (r.longer) {
+        tern_strbuf_printf(out,
+                           "  \"do_image_splitting\": %s,\n  \"size\": {\"longest_edge\": %lld},\n"
+                           "  \"max_image_size\": {\"longest_edge\": %lld},\n",
+                           r.tiles_most ? "true" : "false", (long long)r.longer, (long long)r.edge);
+    } else if (v->tower->tiles) {
         tern_strbuf_printf(out, "  \"encoder_patch_size\": %lld,\n  \"downsample_factor\": %lld,\n",
                            (long long)v->n_patch, (long long)v->n_merge);
         put_tiles(&r, block * block, out);
@@ -476,6 +521,11 @@ static tern_status write_tiles(tern_gguf_writer *w, const tern_vision_rules *r) 
     return tern_gguf_put_int(w, KEY "use_thumbnail", TERN_META_BOOL, r->whole_too);
 }
 
+static tern_status write_longer(tern_gguf_writer *w, const tern_vision_rules *r) {
+    TERN_TRY(tern_gguf_put_int(w, CLIP "preproc_image_size", TERN_META_U32, r->longer));
+    return tern_gguf_put_int(w, KEY "max_tiles", TERN_META_U32, r->tiles_most);
+}
+
 tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *from,
                                          const tern_vision *v, tern_error *err) {
     tern_vision_rules r;
@@ -485,65 +535,10 @@ tern_status tern_vision_rules_write_gguf(tern_gguf_writer *w, const tern_file *f
     if (!r.edge) TERN_TRY(tern_gguf_put_int(w, CLIP "image_max_pixels", TERN_META_U32, r.most));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_mean", TERN_META_F32, r.mean, 3));
     TERN_TRY(tern_gguf_put_array(w, CLIP "image_std", TERN_META_F32, r.deviation, 3));
-    if (v->tower->tiles) TERN_TRY(write_tiles(w, &r));
+    if (r.longer)
+        TERN_TRY(write_longer(w, &r));
+    else if (v->tower->tiles)
+        TERN_TRY(write_tiles(w, &r));
     TERN_TRY(tern_gguf_put_int(w, KEY "resample", TERN_META_U32, filter));
     return tern_gguf_put_f32(w, KEY "rescale_factor", r.factor);
-}
-
-// Rounds ties to even, as Python does.
-static int64_t multiple(double x, int64_t edge) {
-    return (int64_t)nearbyint(x / (double)edge) * edge;
-}
-
-tern_status tern_vision_size(const tern_vision_rules *r, int64_t edge, int32_t width,
-                             int32_t height, int32_t *to_width, int32_t *to_height,
-                             tern_error *err) {
-    if (r->edge && width > 0 && height > 0) {
-        *to_width = *to_height = (int32_t)r->edge;
-        return TERN_OK;
-    }
-    double w = width, h = height, e = (double)edge;
-    int64_t wide = multiple(w, edge), high = multiple(h, edge);
-    if (width < 1 || height < 1 || fmax(w, h) / fmin(w, h) > 200)
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%d x %d pixels: expected at most 200 times as long as wide", (int)width,
-                         (int)height);
-    if (r->one_at_least && wide < edge) wide = edge;
-    if (r->one_at_least && high < edge) high = edge;
-    if (wide * high > r->most) {
-        double beta = sqrt(h * w / (double)r->most);
-        wide = (int64_t)floor(w / beta / e) * edge;
-        high = (int64_t)floor(h / beta / e) * edge;
-    } else if (wide * high < r->least) {
-        double beta = sqrt((double)r->least / (h * w));
-        wide = (int64_t)ceil(w * beta / e) * edge;
-        high = (int64_t)ceil(h * beta / e) * edge;
-    }
-    *to_width = (int32_t)(wide > edge ? wide : edge);
-    *to_height = (int32_t)(high > edge ? high : edge);
-    return TERN_OK;
-}
-
-// The grid whose shape is nearest to the image's; of equal ones the larger, if the image has more
-// than half of that grid's pixels.
-void tern_vision_tiles(const tern_vision_rules *r, const tern_vision *v, int32_t width,
-                       int32_t height, int32_t *across, int32_t *down) {
-    int64_t edge = v->n_patch * v->n_merge, wide = multiple(width, edge);
-    int64_t high = multiple(height, edge), n_best = INT64_MAX;
-    double best = INFINITY, area = (double)width * height;
-    *across = *down = 0;
-    if (wide < v->n_patch) wide = v->n_patch;
-    if (high < v->n_patch) high = v->n_patch;
-    if (!r->tiles_most || !((double)(wide * high) > (double)r->most * r->tolerance)) return;
-    for (int64_t n = r->tiles_least; n <= r->tiles_most; n++)
-        for (int64_t a = 1; a <= n; a++) {
-            double off = fabs((double)width / height - (double)a / (double)(n / a));
-            bool larger = n > n_best && area > 0.5 * (double)(r->tile * r->tile * n);
-            if (n % a != 0 || off > best || (off == best && !larger)) continue;
-            best = off;
-            n_best = n;
-            *across = (int32_t)a;
-            *down = (int32_t)(n / a);
-        }
-    if (n_best == 1) *across = *down = 0;
 }

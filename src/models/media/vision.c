@@ -283,22 +283,6 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
     return tern_fail_prefix(err, status, tower->path);
 }
 
-bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower) {
-    tern_str name = {NULL, 0};
-    int64_t n_out = 0;
-    bool deep = false;
-    const tern_meta *flags = tern_file_meta(tower, TERN_CLIP "is_deepstack_layers");
-    double flag;
-    for (uint64_t i = 0; flags && i < flags->n; i++)
-        deep |= tern_meta_element(flags, i, &flag) && flag != 0;
-    tern_file_meta_str(tower, "general.architecture", &name);
-    tern_file_meta_int(tower, TERN_CLIP "projection_dim", &n_out);
-    const tern_tower *own = tern_tower_of(arch);
-    return own && tern_str_is(name, "clip") &&
-           tern_str_is(tern_file_projector(tower), own->projector) && n_out == c->n_embd &&
-           deep == arch->reads_deep;
-}
-
 // ---- Writing -----------------------------------------------------------------------------------
 
 tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c) {
@@ -311,7 +295,8 @@ tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c) 
         tern_gguf_put_int(w, "clip.use_gelu", TERN_META_BOOL, v.act == TERN_ACTIVATION_GELU_TANH));
     if (v.act != TERN_ACTIVATION_GELU_TANH)
         TERN_TRY(tern_gguf_put_str(w, TERN_TOWER_OWN "hidden_act", (tern_str){act, strlen(act)}));
-    TERN_TRY(tern_gguf_put_int(w, TERN_CLIP "image_size", TERN_META_U32, v.n_side * v.n_patch));
+    TERN_TRY(tern_gguf_put_int(w, TERN_CLIP "image_size", TERN_META_U32,
+                               v.n_image ? v.n_image : v.n_side * v.n_patch));
     for (const tern_tower_size *f = v.tower->sizes; f->gguf; f++) {
         snprintf(key, sizeof key, TERN_CLIP "%s", f->gguf);
         TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, *number(&v, f->offset)));

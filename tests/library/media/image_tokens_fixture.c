@@ -11,12 +11,18 @@
 #include "image_tokens_fixture.h"
 #include "tern_tools.h"
 
+#define IMAGES_MAX 8
+
 typedef struct oracle {
     const char *folder;
     tern_file *golden;
     tern_model *model;
     const int32_t *ids, *grids; // of the prompt, with one token for each row; frames, rows, columns
     size_t n_ids, n_grids;
+    // Of transformers' squares, which a golden file may have instead of patches (pixel_values
+    // [colours, y, x] each, and vis.rows); NULL: it has patches.
+    float *patches;
+    int32_t square_grids[3 * IMAGES_MAX];
 } oracle;
 
 static double distance(const float *a, const float *b, size_t n) {
@@ -39,6 +45,28 @@ static const void *golden(const oracle *o, const char *name) {
     return t ? test_bytes(&t->data) : NULL;
 }
 
+// The patches of squares, from left to right and down, a pixel's colours beside each other.
+static bool cut_squares(oracle *o) {
+    const tern_vision *v = &o->model->config.vision;
+    const tern_tensor *values = find(o, "pixel_values");
+    size_t edge = (size_t)v->n_image, side = (size_t)v->n_side, n_patch = (size_t)v->n_patch;
+    size_t n_cols = 3 * n_patch * n_patch, each = 3 * edge * edge;
+    size_t n = values && each ? values->bytes / sizeof(float) / each : 0;
+    if (!values || values->type != TERN_DTYPE_F32 || n < 1 || n > IMAGES_MAX) return false;
+    const float *from = test_bytes(&values->data);
+    o->patches = calloc(n * side * side, n_cols * sizeof *o->patches);
+    for (size_t i = 0; o->patches && i < n * side * side * n_cols; i++) {
+        size_t square = i / n_cols / side / side, patch = i / n_cols % (side * side);
+        size_t y = patch / side * n_patch + i % n_cols / 3 / n_patch;
+        size_t x = patch % side * n_patch + i % n_cols / 3 % n_patch;
+        o->patches[i] = from[square * each + i % 3 * edge * edge + y * edge + x];
+    }
+    for (size_t i = 0; i < 3 * n; i++) o->square_grids[i] = i % 3 ? (int32_t)side : 1;
+    o->grids = o->square_grids;
+    o->n_grids = n;
+    return o->patches != NULL;
+}
+
 // False: not there, or skipped.
 static bool open_oracle(oracle *o, const char *folder, const char *model, bool gpu, bool video) {
     char path[512];
@@ -53,10 +81,12 @@ static bool open_oracle(oracle *o, const char *folder, const char *model, bool g
     else
         CHECK_MSG(tern_model_open(&o->model, model, NULL, &err) == TERN_OK, "%s", err.message);
     const tern_tensor *ids = find(o, "input_ids");
-    const tern_tensor *grids = find(o, video ? "video_grid_thw" : "image_grid_thw");
-    if (!o->model || !ids || !grids) return false;
+    if (!o->model || !ids) return false;
     o->ids = test_bytes(&ids->data);
     o->n_ids = (size_t)ids->ne[0];
+    if (tern_file_tensor(o->golden, "vis.rows")) return cut_squares(o);
+    const tern_tensor *grids = find(o, video ? "video_grid_thw" : "image_grid_thw");
+    if (!grids) return false;
     o->grids = test_bytes(&grids->data);
     o->n_grids = (size_t)grids->ne[1];
     return true;
@@ -65,6 +95,7 @@ static bool open_oracle(oracle *o, const char *folder, const char *model, bool g
 static void close_oracle(oracle *o) {
     tern_model_close(o->model);
     tern_file_close(o->golden);
+    free(o->patches);
 }
 
 // ---- The tower ---------------------------------------------------------------------------------
@@ -180,7 +211,8 @@ static void check_rows(const oracle *o, const float *made, size_t first, size_t 
                        double bound) {
     size_t n_embd = (size_t)o->model->config.n_embd;
     for (size_t i = 0; i < n_layers(o); i++) {
-        char name[32] = "vis.merged";
+        char name[32];
+        snprintf(name, sizeof name, "%s", o->patches ? "vis.rows" : "vis.merged");
         if (i > 0) snprintf(name, sizeof name, "vis.deep.%zu", i - 1);
         const float *want = golden(o, name);
         if (!want) continue;
@@ -189,13 +221,12 @@ static void check_rows(const oracle *o, const float *made, size_t first, size_t 
     }
 }
 
-#define IMAGES_MAX 8
 // All images, or frames of videos; returns how many.
 static size_t look_at_all(const oracle *o, bool video, double bound, tern_image_tokens **images) {
     const tern_tensor *values = find(o, video ? "pixel_values_videos" : "pixel_values");
-    float *all = values ? calloc(values->ne[0] * values->ne[1], sizeof *all) : NULL;
-    const float *patches = all;
-    CHECK(!values || tern_tensor_decode(values, all, NULL) == TERN_OK);
+    float *all = values && !o->patches ? calloc(values->ne[0] * values->ne[1], sizeof *all) : NULL;
+    const float *patches = all ? all : o->patches;
+    CHECK(!all || tern_tensor_decode(values, all, NULL) == TERN_OK);
     size_t n = 0, n_seen = 0;
     for (size_t i = 0; patches && i < o->n_grids; i++)
         for (int32_t f = 0; f < o->grids[3 * i] && n < IMAGES_MAX; f++) {

@@ -557,6 +557,7 @@ TEST(oracle_no_folder_is_left_out) {
     static const char *const others[] = {
         "embeddinggemma", "embeddinggemma_st", "qwen3_embedding", // families_test.c, embed_test.c
         "qwen3_5_vl",                                             // above: its text
+        "smolvlm",                                                // see_squares_test.c
         "prism_blocks",                                           // gguf_oracle_test.c
         // No language models on text, or with more than text before it: sound, images, speech.
         "moonshine", "moonshine_streaming", "nanocodec_real", "nanocodec_tiny",
