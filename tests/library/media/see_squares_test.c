@@ -136,7 +136,7 @@ TEST(smolvlm_shows_images_within_a_limit_as_a_whole) {
     close_seen(&s);
 }
 
-// Of 674 images, by the limits of SmolVLM 256M. Seen to fail: with edges rounded down to whole
+// Of 698 images, by the limits of SmolVLM 256M. Seen to fail: with edges rounded down to whole
 // squares.
 TEST(smolvlm_cuts_images_as_its_processor_does) {
     tern_error err = {0};

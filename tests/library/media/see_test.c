@@ -288,6 +288,7 @@ static void check_allocations(const char *folder, int32_t width, int32_t height)
 TEST(images_survive_failing_allocations) {
     check_allocations(OWN, 70, 45);
     check_allocations(LFM2, 200, 130);
+    check_allocations("tests/oracles/smolvlm_sees", 70, 45);
 }
 
 // The least number of pixels in a file is no way around the most that a caller allows, which a
