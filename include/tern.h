@@ -6,7 +6,7 @@
 //
 // Two objects. A *model* is an opened file: mapped weights, tokenizer, chat template, graph; it
 // never changes after opening and may be shared by any number of threads. A *session* is one
-// timeline over a model: its keys and values, its position, its sampler; one thread at a time.
+// timeline over a model: its keys and values and its position; one thread at a time.
 //
 //     tern_error err = {0};
 //     tern_model *model;
@@ -147,7 +147,7 @@ TERN_API void tern_output_close(tern_output *output);
 typedef struct tern_model tern_model;
 
 typedef enum tern_ternary_layout {
-    TERN_TERNARY_AUTO = 0, // the faster of the two, measured at load
+    TERN_TERNARY_AUTO = 0, // the faster of the two, measured at load; 2-bit below 64 MiB
     TERN_TERNARY_2BIT,     // four weights per byte; I2_S files are used as mapped
     TERN_TERNARY_1_6BIT,   // five weights per byte; 20% fewer bytes per token
 } tern_ternary_layout;
@@ -263,10 +263,10 @@ typedef struct tern_device_memory {
 
 typedef struct tern_model_info {
     const char *path, *architecture, *name; // live as long as the model
-    const char *device;                     // where it runs, e.g. "cpu avx512vnni, 2 threads"
+    const char *device;                     // where it runs, e.g. "cpu avx512, 2 threads"
     const char *ternary_layout;             // "2-bit", "1.6-bit", "4-bit groups",
                                             // "mixed groups" ... or "none"
-    const char *head;                       // e.g. "exact f16"; "none": an encoder's
+    const char *head;                       // e.g. "exact F16"; "none": an encoder's
     int32_t n_vocab, n_layers, n_embd, n_context_train;
     int32_t n_threads, n_batch;
     uint64_t n_params;               // weights, counted once if tied

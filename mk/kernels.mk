@@ -8,7 +8,7 @@ RUN      ?=
 
 KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src/kernels/cpu/head/% src/kernels/cpu/gemm/% \
                 src/kernels/cpu/grouped/% \
-                src/kernels/cpu/pool.c src/kernels/cpu/select.c
+                src/kernels/cpu/select.c
 KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
 KERNEL_TEST_SRC := tests/support/harness.c tests/support/blobs.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
 KERNEL_OBJ := $(call obj,$(KERNEL_SRC))

@@ -442,11 +442,11 @@ typedef enum tern_weight_kind {
     TERN_WEIGHT_TERNARY, // codes and one scale: multiplied with int8 activations
     TERN_WEIGHT_GROUPED, // codes with a scale for each group: with int8 activations in groups
 } tern_weight_kind;
-// Chooses the arithmetic of every linear: if the weight is ternary its input is quantized (once for
-// all its readers), otherwise quantize and ternarize are dropped.
+// Chooses the arithmetic of every linear: if the weight is ternary or grouped its input is
+// quantized (once for all its readers), otherwise quantize and ternarize are dropped.
 // kinds[v] is read for values that are matrices.
 tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_error *err);
-// Merges neighbours into the ops of the lower half of TERN_OPS; the numbers stay the same.
+// Merges neighbours into the ops of ops.inc's TERN_OP_FUSED rows; the numbers stay the same.
 tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 
 // ---- Training (differentiate.c) ----------------------------------------------------------------

@@ -10,9 +10,8 @@
 // nor on where its pages are.
 //
 // Long operations do not block: a browser cannot, and a GPU should not. Operations that begin
-// (open, bind, submit) are polled by the caller until they are done; on the CPU at once, except for
-// batches in pieces.
-// Functions that wait say so.
+// (open, bind, submit) are polled by the caller until they are done; on the CPU at once (submit
+// returns when the batch is computed), except for batches in pieces. Functions that wait say so.
 #ifndef TERN_KERNELS_BACKEND_H
 #define TERN_KERNELS_BACKEND_H
 
@@ -264,7 +263,8 @@ typedef struct tern_backend {
     uint64_t (*page_bytes)(const tern_store *s, int group);
     // Announces that n pages will be taken soon. NULL: no need.
     tern_status (*pages_expect)(tern_store *s, int group, int32_t n, tern_error *err);
-    tern_status (*page_new)(tern_store *s, int group, tern_page *out, tern_error *err); // open
+    tern_status (*page_new)(tern_store *s, int group, tern_page *out,
+                            tern_error *err); // contents undefined
     void (*page_free)(tern_store *s, int group, tern_page page);
     tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,
                              tern_error *err);

@@ -1,5 +1,5 @@
 // Runs of tokens to draft from, in a form in which a device can look up the continuation of a
-// text's last tokens. The session fills it, a kernel reads it (webgpu/draft.wgsl).
+// text's last tokens. The session fills it, a kernel reads it (webgpu/wgsl/head/draft.wgsl).
 //
 //     buckets  4 pairs each: the hash of a prefix, 1 + the number of its run; 0, 0: empty
 //     runs     row_words tokens each, after the last one TERN_DRAFT_NONE

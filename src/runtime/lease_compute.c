@@ -1,5 +1,6 @@
-// Computing batches on leases: begin, poll until it is done. Nothing here waits, not even for
-// another device after a loss; tern_model_compute, which does, is a loop around it.
+// Computing batches on leases: begin, poll until it is done. Neither waits for a GPU, or for
+// another device after a loss; on the CPU submitting computes. tern_model_compute is a loop around
+// both.
 //
 // Tokens of a lease that its states lack, after a move or a cut further back than asked, are
 // computed first: a few join the batch if there is room, else they go ahead in separate batches. So

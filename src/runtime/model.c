@@ -1,5 +1,6 @@
-// Opening a model: file -> config -> graph -> weights -> plan. Each step is a function below, in
-// that order; the last two are in placement.c. Those need the device, so they are polled.
+// Opening a model: file -> config -> graph -> weights -> plan. open_parts and go_on, at the end,
+// call what is above in this order; weights and plan (placement.c) need the device, so they are
+// polled.
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"

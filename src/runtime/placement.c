@@ -1,12 +1,12 @@
-// Where a model runs: a device, the weights bound to it, the plan compiled for it; and the leases
-// of its sessions there, which move when the device is lost.
+// Where a model runs: a device, the weights bound to it, the plan compiled for it. Leases (lease.c)
+// move from one to the next when a device is lost.
 //
 // With a device, the weights and every session's keys and values are lost, but the file is still
 // open, and a lease keeps the tokens that its keys and values were computed from. So the model is
 // placed again, on a new device of the same kind or, if that fails too, on the CPU, and each
 // session that notices the loss recomputes its tokens there and continues. If that fails midway,
 // for lack of memory say, the call fails and the next one resumes: a lease has the number of
-// positions that its instance holds, and a model without a placement looks for one again.
+// positions that its sequence holds, and a model without a placement looks for one again.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"

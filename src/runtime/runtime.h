@@ -166,7 +166,7 @@ struct tern_model {
     uint64_t piece_work; // tern_batch's, for runs; tests set less
     bool vocab_only;
     tern_mutex vocab_lock;
-    tern_mutex images_lock; // for the next four
+    tern_mutex images_lock; // for images, n_images_used, n_image_ids
     tern_image_tokens *images;
     uint64_t n_images_used;
     int32_t n_image_ids;

@@ -54,7 +54,7 @@ typedef struct tern_sampler {
     int32_t n_vocab;
     bool has_penalties, has_dry;
     bool is_plain;                 // only the samplers that most answers have, in their order
-    int32_t need;                  // see below
+    int32_t need;                  // tern_sampler_need
     double mu;                     // of mirostat
     const tern_logit_bias *biases; // the caller's
     size_t n_biases;
@@ -460,7 +460,7 @@ typedef struct tern_generation {
     bool is_prompt;     // they are the prompt's, and the first choice follows
     size_t fork_at;     // a position of the prompt to snapshot; 0: only its end
     int32_t id;         // chosen, not in the timeline yet
-    int32_t chosen;     // after it, not said yet because its grammar takes long; -1: none
+    int32_t chosen;     // the token after id, not said yet because its grammar takes long; -1: none
     size_t n_run;       // tokens said since the last step
     bool is_settled;    // nothing more can be said before the next step
     bool is_late;       // the next step is not planned, as its mask takes long

@@ -1,5 +1,5 @@
-// The exact greedy head: finds the k greatest of the logits W x without reading most of W, for one
-// x or for several at a time.
+// The screened head: finds the k greatest of the logits W x without reading most of W, for one x or
+// for several at a time. Greedy answers need one of them, sampled ones their top-k.
 //
 // A low-bit copy of W proves that nearly every row cannot be among the k greatest; the few
 // remaining rows are computed in full. The answer is the same, in ids and in bits, as if all rows
@@ -9,7 +9,7 @@
 // Where only some rows are allowed, the answer is the greatest of these. A few are computed in
 // full, without a look at the copy; else blocks of rows without an allowed one are passed over.
 //
-// The copy (tern_head) is built once and shared; a query belongs to one session. Threads share the
+// The copy (tern_head) is built once and shared; a query belongs to one run. Threads share the
 // work by ranges, with their own barriers in between:
 //
 //     one thread:   tern_head_begin(q, x, n_x, k, allowed)

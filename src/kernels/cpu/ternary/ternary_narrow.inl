@@ -49,7 +49,7 @@ TERN_INLINE place place_of(size_t at, size_t n_bytes, bool is_2bit) {
     return (place){5 * piece + (at - piece), tern_min_size(TERN_T5_BYTES, n_bytes - piece)};
 }
 
-// ---- Decode ------------------------------------------------------------------------------------
+// ---- Few rows: decoding, short prompts ---------------------------------------------------------
 
 TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, bool is_2bit) {
     codes c = is_2bit ? unpack_2bit(b) : unpack_t5(b);
@@ -188,7 +188,7 @@ static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x,
     (void)packing, (void)prepared, (void)x, (void)n_in, (void)first_token, (void)last_token;
 }
 
-// ---- Prompt ------------------------------------------------------------------------------------
+// ---- Many rows: prompts ------------------------------------------------------------------------
 
 // As ternary_gemm_avx512.c: ROWS rows are unpacked to [n_in / 4][ROWS][4] and meet TOKENS tokens
 // laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps, n) computes the sums [TOKENS][ROWS] of

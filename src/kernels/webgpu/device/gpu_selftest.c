@@ -367,7 +367,7 @@ static tern_status step_fma(tern_device *d, tern_error *err) {
     return compare(y, wanted, N, err);
 }
 
-// The results of activations.wgsl's clamps for any argument are finite, and right within 1e-3 of
+// The results of rows/prelude.wgsl's clamps for any argument are finite, and right within 1e-3 of
 // the value or of 1: that is 2 ulp of an exponent of 87.
 static bool is_near(float y, double wanted) {
     if (wanted > 3e38) wanted = 3e38;

@@ -1,4 +1,4 @@
-// A session's memory on the GPU: its buffers, and the bind groups of all dispatches, made once.
+// An instance on the GPU: its buffers, and the bind groups of all dispatches, made once.
 #include "base/alloc.h"
 #include "kernels/webgpu/run/gpu_session.h"
 

@@ -1,4 +1,5 @@
-// A session's memory on the GPU, as the files that run batches share it.
+// An instance on the GPU (tern_instance: the scratch of one run), as the files that run batches
+// share it.
 #ifndef TERN_KERNELS_WEBGPU_GPU_SESSION_H
 #define TERN_KERNELS_WEBGPU_GPU_SESSION_H
 
