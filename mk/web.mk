@@ -17,7 +17,6 @@ WEB_CHECKS   = simd-check relaxed-check
 WEB_FILE_simd    = $(WEB)/tern.wasm
 WEB_FILE_relaxed = $(WEB)/tern-relaxed.wasm
 WEB_FILE_threads = $(WEB)/tern-threads.wasm
-WEB_FILE_simd-senses    = $(WEB)/tern-senses.wasm
 WEB_FILE_simd-check    = $(WEB)/tern-check.wasm
 WEB_FILE_relaxed-check = $(WEB)/tern-relaxed-check.wasm
 WEB_MODULES = $(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(WEB_FILE_$(f)))
