@@ -180,10 +180,11 @@ static void leave(tern_answer *a) {
 
 static size_t step_text(tern_answer *a, const char *text, size_t n) {
     if (a->calls && a->style.is_bare && !a->has_begun) {
-        size_t i = 0;
+        size_t i = 0, begin = 0;
         while (i < n && tern_call_is_space(text[i])) i++;
         if (i < n && text[i] == '{') {
-            enter_call(a, text, i, false);
+            while (a->skips_space && begin < i) tern_prose_put(&a->prose, text[begin++]);
+            enter_call(a, text + begin, i - begin, false);
             a->n_mark++;
             return i;
         }
