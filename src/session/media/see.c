@@ -175,10 +175,13 @@ static void choose_whole(looking *l) {
 
 static size_t n_layers(const looking *l) { return 1 + (size_t)l->v->n_deep; }
 
+// Floats of an image token's row, of all layers.
+static size_t row_floats(const looking *l) { return n_layers(l) * (size_t)l->m->config.n_embd; }
+
 // Where the current part's rows go, and how many they are.
 static float *rows_of(const looking *l, size_t *n) {
     *n = l->n / (size_t)(l->v->n_merge * l->v->n_merge);
-    return l->s->rows + l->n_done * n_layers(l) * (size_t)l->m->config.n_embd;
+    return l->s->rows + l->n_done * row_floats(l);
 }
 
 static tern_status begin_part(looking *l, tern_error *err) {
@@ -208,7 +211,7 @@ static void end_part(looking *l) {
 
 static tern_status keep(looking *l, tern_image_tokens **out, tern_error *err) {
     tern_image_tokens *s = l->s;
-    size_t n = (size_t)s->n_rows * n_layers(l) * (size_t)l->m->config.n_embd;
+    size_t n = (size_t)s->n_rows * row_floats(l);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(s->rows[i]))
             return tern_fail(err, TERN_ERR_DEVICE, "%s: an image produced NaN or infinity",
@@ -223,7 +226,7 @@ static tern_status keep(looking *l, tern_image_tokens **out, tern_error *err) {
 static tern_status open_tower(looking *l, tern_error *err) {
     tern_image_tokens *s = l->s;
     size_t group = (size_t)(l->v->n_merge * l->v->n_merge);
-    size_t n = (size_t)s->n_rows * n_layers(l) * (size_t)l->m->config.n_embd;
+    size_t n = (size_t)s->n_rows * row_floats(l);
     size_t n_square = s->across ? (size_t)(l->rules.tile / l->v->n_patch) : 0;
     size_t n_most = (size_t)(s->width * s->height) * group;
     if (!l->has_whole || n_most < n_square * n_square) n_most = n_square * n_square;
