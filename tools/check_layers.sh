@@ -62,13 +62,17 @@ git ls-files | grep -v '^fuzz/corpus/' | sed -n 's|/[^/]*$||p' | sort | uniq -c 
 [ ! -s "$archive.layers" ] || { cat "$archive.layers" >&2; status=1; }
 
 # ---- Order and circles ---------------------------------------------------------------------------
+
+# A program's object whose source has moved or gone stays in the build folder, and is left out.
 {
     # shellcheck disable=SC2086
     printf 'file %s\n' $sources $programs
     # shellcheck disable=SC2086
     grep -H '^#include "' $sources $programs | sed 's/^\(.*\):#include "\([^"]*\)".*/include \1 src\/\2/'
     { nm -A "$archive" | sed 's/^[^:]*:\([^:]*\)\.o:/\1 /'
-      find "${archive%/*}" -path '*/obj/apps/*' -name '*.o' ! -path '*/apps/web/*' -exec nm -A {} + 2>/dev/null |
+      find "${archive%/*}" -path '*/obj/apps/*' -name '*.o' ! -path '*/apps/web/*' |
+          while read -r o; do [ ! -e "apps/$(echo "$o" | sed 's|.*/obj/apps/||; s|o$|c|')" ] || echo "$o"; done |
+          xargs nm -A 2>/dev/null |
           sed 's/^[^:]*\/\([^:\/]*\)\.o:/\1 /'; } |
         awk '$(NF - 1) == "U" { print "uses", $1, $NF } $(NF - 1) ~ /^[A-TV-Z]$/ { print "has", $1, $NF }'
 } | awk -v order="$order" 'BEGIN { n = split(order, names, " "); for (i = 1; i <= n; i++) rank[names[i]] = i }
