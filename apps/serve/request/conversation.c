@@ -38,7 +38,18 @@ tern_json_writer messages_more(messages *m) {
     return (tern_json_writer){.out = &m->list[m->n - 1].more, .follows = true};
 }
 
+static void drop_images(messages *m, size_t first, size_t n) {
+    size_t at = 0, n_gone = 0;
+    image *list = m->images.list;
+    for (size_t i = 0; i < first; i++) at += m->list[i].n_images;
+    for (size_t i = first; i < first + n; i++) n_gone += m->list[i].n_images;
+    if (n_gone) memmove(list + at, list + at + n_gone, (m->images.n - at - n_gone) * sizeof *list);
+    m->images.n -= n_gone;
+    m->n_images -= n_gone;
+}
+
 void messages_drop(messages *m, size_t first, size_t n) {
+    drop_images(m, first, n);
     for (size_t i = first; i < first + n; i++) {
         tern_free(m->list[i].role);
         tern_free(m->list[i].content);
@@ -141,6 +152,8 @@ bool messages_add_content(messages *m, tern_str role, message_content *c, const 
     if (!messages_add(m, role, (tern_str){tern_strbuf_text(&c->text), c->text.len}, param, e))
         return false;
     m->list[m->n - 1].parts = c->parts;
+    m->list[m->n - 1].n_images = m->images.n - m->n_images;
+    m->n_images = m->images.n;
     c->parts = (tern_strbuf){0};
     return true;
 }
@@ -236,7 +249,11 @@ void generation_add_chat(request *req, messages *m, bool prefill, api_error *e) 
     tern_strbuf_free(&conversation);
 }
 
-static size_t message_bytes(const chat_message *m) { return strlen(m->content) + m->more.len; }
+#define IMAGE_WEIGHT 1024 // bytes that an image counts as: it has a few hundred tokens
+
+static size_t message_bytes(const chat_message *m) {
+    return strlen(m->content) + m->more.len + m->n_images * IMAGE_WEIGHT;
+}
 
 static bool is_of(const messages *m, size_t i, const char *role) {
     return !strcmp(m->list[i].role, role);
@@ -269,7 +286,7 @@ static bool is_too_long(request *req, api_error *e) {
 void generation_add_chat_cut(request *req, messages *m, bool prefill, api_error *e) {
     generation *a = req->generation;
     generation_add_chat(req, m, prefill, e);
-    while (m->images.n == 0 && is_too_long(req, e) && drop_oldest(m)) {
+    while (is_too_long(req, e) && drop_oldest(m)) {
         if (a->n_prompts) tern_free(a->prompts[--a->n_prompts].ids);
         tern_strbuf_clear(&a->rendered);
         *e = (api_error){0};
