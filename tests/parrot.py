@@ -66,7 +66,8 @@ def integers(items):
     return struct.pack("<IQ", 5, len(items)) + struct.pack("<%di" % len(items), *items)
 
 
-def write(path, template, scripts, controls=(), end="<|end|>"):
+def write(path, template, scripts, controls=(), end="<|end|>", named=None):
+    """named: metadata that name tokens, by their texts."""
     names = byte_names()
     controls = list(controls)
     texts, kinds, used = list(names), [1] * 256, set()
@@ -118,6 +119,7 @@ def write(path, template, scripts, controls=(), end="<|end|>"):
             pair("tokenizer.ggml.tokens", 9, strings(texts)), pair("tokenizer.ggml.token_type", 9, integers(kinds)),
             pair("tokenizer.ggml.merges", 9, strings([])), pair("tokenizer.ggml.eos_token_id", 4, u32(256)),
             pair("tokenizer.chat_template", 8, string(template))]
+    meta += [pair(key, 4, u32(texts.index(text))) for key, text in (named or {}).items()]
     out, at = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(meta)) + b"".join(meta), 0
     for name, (values, shape) in tensors.items():
         out += string(name) + struct.pack("<I", len(shape)) + struct.pack("<%dQ" % len(shape), *shape)

@@ -51,6 +51,7 @@ static const route routes[] = {
     {"GET", "/api/version", &error_format_ollama, ollama_version, NEEDS_KEY},
     {"POST", "/completion", &error_format_llama, llama_completion, NEEDS_MODEL},
     {"POST", "/completions", &error_format_llama, llama_completion, NEEDS_MODEL},
+    {"POST", "/infill", &error_format_llama, llama_infill, NEEDS_MODEL},
     {"POST", "/embedding", &error_format_llama, llama_embedding, NEEDS_MODEL},
     {"POST", "/embeddings", &error_format_llama, llama_embedding, NEEDS_MODEL},
     {"POST", "/rerank", &error_format_llama, llama_rerank, NEEDS_MODEL},

@@ -357,6 +357,102 @@ def test_the_best_of_several(s):
         check(status == 400 and got["error"]["param"] == "best_of", more, got)
 
 
+MARKS = ["<|fim_prefix|>", "<|fim_suffix|>", "<|file_sep|>", "<|repo_name|>", "<|fim_pad|>"]
+# As llama.vim sends them: at the cursor, and to warm up.
+VIM = {"n_predict": 128, "n_indent": 0, "top_k": 40, "top_p": 0.90, "stream": False, "samplers": ["top_k", "top_p", "infill"], "cache_prompt": True,
+       "t_max_prompt_ms": 500, "t_max_predict_ms": 60000, "temperature": 0, "id_slot": 0, "stop": [],
+       "response_fields": ["content", "timings/prompt_n", "timings/prompt_ms", "timings/prompt_per_token_ms", "timings/prompt_per_second",
+                           "timings/predicted_n", "timings/predicted_ms", "timings/predicted_per_token_ms", "timings/predicted_per_second",
+                           "truncated", "tokens_cached", "nothing/like_it"]}
+WARM = {"id_slot": 0, "input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "temperature": 0.0, "samplers": [], "stream": False,
+        "cache_prompt": True, "t_max_prompt_ms": 1, "t_max_predict_ms": 1, "response_fields": [""]}
+FILLED = "  if x:\n    return 1\n  deep\nflat"
+
+
+def test_filling_in():
+    # What is between the marks is seen by what of it is cached for the same tokens. Seen to fail with 404; with the marks' names
+    # read in texts; with the suffix first; with the extra files behind the prefix; with the line before the cursor left out.
+    s = Server(model=model("fim", QWEN, {"<|fim_middle|>": FILLED, "<|else|>": "Hi."}, MARKS))
+    ids = lambda *parts: [i for p in parts for i in s.post("/tokenize", {"content": p, "parse_special": p in MARKS + ["<|fim_middle|>"]})[1]["tokens"]]
+
+    def same(body, *parts):
+        status, got = s.post("/infill", dict(VIM, **{"temperature": 0, "response_fields": [], **body}))
+        check(status == 200 and got["content"] == FILLED and got["stop_type"] == "eos", body, got)
+        wanted = ids(*parts)
+        check(got["tokens_evaluated"] == len(wanted), body, got, len(wanted))
+        again = s.post("/completion", {"prompt": wanted, "n_predict": 1})[1]
+        check(again["timings"]["cache_n"] == len(wanted) - 1, body, again)
+
+    before, after, line = "def f(x): # <|fim_suffix|>\n" * 4, "\nprint(f(2))\n" * 4, "  if"
+    head = ("<|repo_name|>", "myproject\n")
+    here = ("<|file_sep|>", "filename\n", "<|fim_prefix|>", before, line, "<|fim_suffix|>", after, "<|fim_middle|>")
+    at = {"input_prefix": before, "prompt": line, "input_suffix": after}
+    same(dict(at, input_extra=[]), *head, *here)
+    same(at, *head, *here)
+    files = [{"text": "one\n", "filename": "a.py"}, {"text": "two", "time": 5}]
+    same(dict(at, input_extra=files), *head, "<|file_sep|>", "a.py\n", "one\n", "<|file_sep|>", "tmp\n", "two", *here)
+    same(dict(at, input_suffix="", prompt=""), *head, *here[:4], "<|fim_suffix|>", "<|fim_middle|>")
+    # Long ones: read away; and what does not fit is left out, the farthest first.
+    same(dict(at, input_extra=[{"text": "x" * 700, "filename": "a" * 40}]), *head, "<|file_sep|>", "a" * 40 + "\n", "x" * 700, *here)
+    status, got = s.post("/infill", dict(VIM, input_prefix="a" * 200000, input_suffix="b" * 200000, input_extra=[{"text": "c" * 90000}], prompt="d"))
+    check(status == 200 and got["content"] == FILLED, got)
+    wanted = s.post("/infill", dict(VIM, input_prefix="a" * 9000, input_suffix="b" * 9000, prompt="d", n_predict=0, response_fields=["tokens_evaluated"]))[1]
+    check(3500 < wanted["tokens_evaluated"] < 4096 - 100, wanted)
+    # What editors ask for of the answer.
+    status, got = s.post("/infill", dict(VIM, **at))
+    check(status == 200 and set(got) == set(VIM["response_fields"]) - {"nothing/like_it"} and got["content"] == FILLED, got)
+    check(s.post("/infill", dict(WARM, input_extra=files)) == (200, {}))
+    check(s.post("/infill", dict(VIM, **at, n_cmpl=2))[1][1]["content"] == FILLED)
+    last = s.stream("/infill", dict(VIM, **at))[-1]
+    check(last["truncated"] is False and "stop" not in last, last)
+    # A line that is indented less, and one that is too late: seen to fail with the whole answer.
+    for more, content in (({"n_indent": 4}, "  if x:\n    return 1\n  "), ({"n_indent": 2}, "  if x:\n    return 1\n  deep\n"),
+                          ({"t_max_predict_ms": 1e-6}, "  if x:\n"), ({"n_indent": 9, "t_max_predict_ms": -1}, "  if x:\n    ")):
+        for path, body in (("/infill", at), ("/completion", {"prompt": "<|fim_middle|>"})):
+            body = dict(VIM, **{**body, **more, "response_fields": []})
+            status, got = s.post(path, body)
+            check(status == 200 and got["content"] == content and got["stop_type"] == "limit", path, more, got)
+            events = s.stream(path, body)
+            check("".join(e["content"] for e in events) == content and events[-1]["stop_type"] == "limit", path, more, events)
+    # Other interfaces' ways to say it.
+    plain = ids("<|fim_prefix|>", before, "<|fim_suffix|>", after, "<|fim_middle|>")
+    status, got = s.post("/api/generate", {"prompt": before, "suffix": after, "stream": False, "options": {"temperature": 0}})
+    check(status == 200 and got["response"] == FILLED and got["context"][:len(plain)] == plain, got, plain)
+    status, got = s.post("/v1/completions", {"prompt": [before, before], "suffix": after, "max_tokens": 64, "temperature": 0})
+    check([c["text"] for c in got["choices"]] == [FILLED] * 2 and got["usage"]["prompt_tokens"] == 2 * len(plain), got)
+    check(s.post("/v1/completions", {"prompt": "<|else|>", "suffix": "", "max_tokens": 9, "temperature": 0})[1]["choices"][0]["text"] == "Hi.", "an empty one")
+    for wrong, name in (({"input_prefix": "a"}, "input_suffix"), ({"input_suffix": "a"}, "input_prefix"), (dict(at, prompt=[1]), "prompt"),
+                        (dict(at, input_extra=[{"filename": "a"}]), "input_extra.text"), (dict(at, input_extra=5), "input_extra"),
+                        (dict(at, n_indent=-1), "n_indent"), (dict(at, response_fields=[5]), "response_fields"),
+                        (dict(at, input_extra=[{"text": ""}] * 257), "input_extra")):
+        status, got = s.post("/infill", wrong)
+        check(status == 400 and name in got["error"]["message"], wrong, got)
+    check(s.post("/v1/completions", {"prompt": [1, 2], "suffix": "a"})[0] == 400, "tokens")
+    s.stop()
+
+
+def test_marks_that_the_file_names():
+    # By the newer keys and the older ones. Seen to fail with names alone.
+    key = "tokenizer.ggml.%s_token_id"
+    for keys in (("fim_pre", "fim_suf", "fim_mid"), ("prefix", "suffix", "middle")):
+        named = dict(zip((key % k for k in keys), ("<|x|>", "<|y|>", "<|z|>")))
+        s = Server(model=model("named_" + keys[0], QWEN, {"<|z|>": "Right.", "<|else|>": "Hi."}, ["<|x|>", "<|y|>"], named=named))
+        status, got = s.post("/infill", {"input_prefix": "a", "input_suffix": "b", "temperature": 0})
+        check(status == 200 and got["content"] == "Right." and got["tokens_evaluated"] == 5, keys, got)
+        s.stop()
+    s = Server(model=model("codestral", QWEN, {"[PREFIX]": "Right.", "<|else|>": "Hi."}, ["[SUFFIX]"]))
+    got = s.post("/infill", {"input_prefix": "", "input_suffix": "b", "temperature": 0})[1]
+    check(got["content"] == "Right." and got["tokens_evaluated"] == 3, "the suffix first", got)
+    s.stop()
+
+
+def test_filling_in_without_the_marks(s):
+    for path, body, status in (("/infill", {"input_prefix": "a", "input_suffix": "b"}, 501), ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400),
+                               ("/api/generate", {"prompt": "a", "suffix": "b"}, 400)):
+        got = s.post(path, body)
+        check(got[0] == status and "'stories' does not fill in" in str(got[1]) and "a prefix a suffix a middle" in str(got[1]), path, got)
+
+
 def test_slashes_too_many(s):
     # As a base URL that ends with one makes them. Seen to fail with paths taken to the letter.
     for path in ("/v1/chat/completions/", "//v1//chat/completions", "/v1/chat/completions//", "/v1/messages/count_tokens/", "/api/show/", "/tokenize/"):
@@ -377,8 +473,9 @@ def main():
     n = serve_test.run_tests((test_instructions_within_an_anthropic_conversation, test_refusals_are_what_was_said,
                               test_context_of_ollama_goes_round, test_temperatures_below_zero, test_fields_come_back_from_responses,
                               test_prompts_without_an_answer, test_several_prompts_for_llama_server,
-                              test_long_conversations_are_cut_if_asked, test_likelihoods_of_prompts, test_the_best_of_several, test_slashes_too_many), stories)
-    n += serve_test.run_tests((test_tools_of_other_types_in_responses, test_items_by_reference, test_allowed_tools,
+                              test_long_conversations_are_cut_if_asked, test_likelihoods_of_prompts, test_the_best_of_several, test_slashes_too_many,
+                              test_filling_in_without_the_marks), stories)
+    n += serve_test.run_tests((test_filling_in, test_marks_that_the_file_names, test_tools_of_other_types_in_responses, test_items_by_reference, test_allowed_tools,
                                test_tools_of_servers_in_anthropic))
     stories.stop()
     print("serve clients: %d tests, %d checks failed" % (n, serve_test.failures))

@@ -22,9 +22,9 @@ CHAT = {"messages": USER, "tools": TOOLS, "temperature": 0}
 folder = tempfile.TemporaryDirectory()
 
 
-def model(name, template, scripts, controls=()):
+def model(name, template, scripts, controls=(), **more):
     path = os.path.join(folder.name, name + ".gguf")
-    parrot.write(path, template, scripts, controls)
+    parrot.write(path, template, scripts, controls, **more)
     return path
 
 

@@ -70,6 +70,7 @@ void ollama_version(request *req);
 
 // llama-server
 void llama_completion(request *req);
+void llama_infill(request *req);
 void llama_embedding(request *req);
 void llama_rerank(request *req);
 void llama_health(request *req);

@@ -87,35 +87,39 @@ static int32_t read_id(const served *s, tern_str name) {
 
 #define BIAS_TEXTS 8192 // bytes of all texts: they are read on the loop's thread
 
-// A bias of one token, or of each token of a text.
 // What is left while a list of biases is read.
 typedef struct bias_room {
     size_t capacity; // of the list
     size_t left;     // bytes of texts
 } bias_room;
 
-static void add_bias(request *req, const fields *f, const char *name, const tern_json *token,
-                     float bias, bias_room *room) {
-    generation *a = req->generation;
-    const text_wanted wanted = {.text = tern_json_str(token), .flags = TERN_TOKENIZE_PLAIN};
-    const int64_t one = tern_json_int(token, -1);
-    size_t n = 1;
-    int32_t *ids = NULL, id = one >= 0 && one < req->model->info.n_vocab ? (int32_t)one : -1;
-    if (wanted.text.ptr)
-        ids =
-            wanted.text.len <= room->left ? read_tokens(req, &wanted, 0, &n, name, f->error) : NULL;
-    room->left -= ids ? wanted.text.len : 0;
-    if (is_refused(f->error)) return;
-    if (!ids && id < 0) {
-        field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
-        return;
-    }
-    if (tern_array_reserve(TERN_MEM_SESSION, &a->biases, &room->capacity, a->params.n_biases, n) !=
+static void put_bias(const fields *f, generation *a, int32_t id, float bias, bias_room *room) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &a->biases, &room->capacity, a->params.n_biases, 1) !=
         0)
         api_fail_memory(f->error);
-    for (size_t i = 0; i < n && !f->error->status; i++)
-        a->biases[a->params.n_biases++] = (tern_logit_bias){ids ? ids[i] : id, bias};
+    else
+        a->biases[a->params.n_biases++] = (tern_logit_bias){id, bias};
+}
+
+// A bias of each token of a text. False: it is too long.
+static bool add_text_bias(request *req, const fields *f, const char *name, tern_str text,
+                          float bias, bias_room *room) {
+    const text_wanted wanted = {.text = text, .flags = TERN_TOKENIZE_PLAIN};
+    size_t n = 0;
+    if (text.len > room->left) return false;
+    room->left -= text.len;
+    int32_t *ids = read_tokens(req, &wanted, 0, &n, name, f->error);
+    for (size_t i = 0; ids && i < n && !f->error->status; i++)
+        put_bias(f, req->generation, ids[i], bias, room);
     tern_free(ids);
+    return true;
+}
+
+// false: never.
+static bool read_bias(const tern_json *value, double *bias) {
+    const bool is_never = tern_json_is(value, TERN_JSON_BOOL) && !tern_json_bool(value, true);
+    *bias = is_never ? (double)-INFINITY : tern_json_number(value, NAN);
+    return is_never || isfinite(*bias);
 }
 
 // llama-server's form: [[15043, -1.5], [" Hello", false]].
@@ -126,48 +130,49 @@ static void read_bias_pairs(request *req, const fields *f, const char *name,
          pair = tern_json_next(f->doc, list, pair)) {
         const tern_json *token = tern_json_first(f->doc, pair);
         const tern_json *value = token ? tern_json_next(f->doc, pair, token) : NULL;
-        const bool is_never = tern_json_is(value, TERN_JSON_BOOL) && !tern_json_bool(value, true);
-        const double bias = is_never ? (double)-INFINITY : tern_json_number(value, NAN);
-        if (!tern_json_is(pair, TERN_JSON_ARRAY) || pair->n != 2 || (!is_never && !isfinite(bias)))
+        const tern_str text = tern_json_str(token);
+        const int64_t id = tern_json_int(token, -1);
+        double bias;
+        bool ok = tern_json_is(pair, TERN_JSON_ARRAY) && pair->n == 2 && read_bias(value, &bias);
+        if (ok && text.ptr)
+            ok = add_text_bias(req, f, name, text, (float)bias, &room);
+        else if ((ok = ok && id >= 0 && id < req->model->info.n_vocab))
+            put_bias(f, req->generation, (int32_t)id, (float)bias, &room);
+        if (!ok)
             field_fail(f, name, "a list of pairs of a token, or a text, and a number or false");
-        else
-            add_bias(req, f, name, token, (float)bias, &room);
     }
     drop_doubles(req->generation);
 }
 
-// {"15043": -100}: keys are ids, as strings.
+// {"15043": -100, "5": false}: keys are ids, as strings; or, in llama-server's own routes, texts.
 void generation_read_biases(request *req, const fields *f, const char *name) {
     const tern_json *given = field_any(f, name);
+    const bool is_llama = req->error_format->is_llamas;
+    bias_room room = {.left = BIAS_TEXTS};
     if (tern_json_is(given, TERN_JSON_ARRAY)) {
         read_bias_pairs(req, f, name, given);
         return;
     }
     fields inner = fields_within(f, name, "logit_bias.");
-    generation *a = req->generation;
-    if (!inner.object || f->error->status) return;
-    a->biases = tern_alloc_array(TERN_MEM_SESSION, inner.object->n, sizeof *a->biases);
-    if (!a->biases) {
-        api_fail_memory(f->error);
-        return;
-    }
-    for (const tern_json *key = tern_json_first(f->doc, inner.object); key;
-         key = tern_json_next(f->doc, inner.object, key)) {
-        int32_t id = read_id(req->model, tern_json_str(key));
-        double bias = tern_json_number(tern_json_value_of(f->doc, key), NAN);
-        if (id < 0) {
+    for (const tern_json *key = inner.object ? tern_json_first(f->doc, inner.object) : NULL;
+         key && !f->error->status; key = tern_json_next(f->doc, inner.object, key)) {
+        const tern_str said = tern_json_str(key);
+        const int32_t id = read_id(req->model, said);
+        double bias;
+        const bool is_bias = read_bias(tern_json_value_of(f->doc, key), &bias);
+        if (id < 0 && !is_llama) {
             field_fail(f, name, "an object whose keys are ids of the vocabulary");
-            return;
+        } else if (!is_bias || (isfinite(bias) && (bias < -100 || bias > 100))) {
+            char which[40];
+            snprintf(which, sizeof which, "%.*s", said.len < 30 ? (int)said.len : 30, said.ptr);
+            field_fail(&inner, which, "false, or a number from -100 to 100");
+        } else if (id >= 0) {
+            put_bias(f, req->generation, id, (float)bias, &room);
+        } else if (!add_text_bias(req, f, name, said, (float)bias, &room)) {
+            field_fail(f, name, "an object with at most 8192 bytes of texts");
         }
-        if (!(bias >= -100 && bias <= 100)) {
-            char digits[12];
-            snprintf(digits, sizeof digits, "%d", (int)id);
-            field_fail(&inner, digits, "a number from -100 to 100");
-            return;
-        }
-        a->biases[a->params.n_biases++] = (tern_logit_bias){id, (float)bias};
     }
-    drop_doubles(a);
+    drop_doubles(req->generation);
 }
 
 // ---- Prompts -----------------------------------------------------------------------------------

@@ -84,6 +84,7 @@ void generation_free(generation *a) {
     tern_free(a->before.ids);
     tern_free(a->model);
     tern_strbuf_free(&a->echoed);
+    tern_strbuf_free(&a->response_fields);
     tern_strbuf_free(&a->tools);
     tern_strbuf_free(&a->allowed);
     tern_strbuf_free(&a->switches);
@@ -148,6 +149,27 @@ static bool keep(choice *c, const job_event *e) {
     return !c->text.failed;
 }
 
+// Whether the text that is new since n_before ends the answer, which is cut there: see n_indent.
+static bool is_cut_now(const generation *a, choice *c, size_t n_before) {
+    tern_strbuf *text = &c->text;
+    for (size_t i = n_before; i < text->len; i++) {
+        const char each = text->ptr[i];
+        const bool is_indent = each == ' ' || each == '\t', is_new = c->line > 0 && !c->is_begun;
+        if (a->n_indent && is_new && !is_indent && i - c->line < (size_t)a->n_indent) {
+            text->len = i;
+            return true;
+        }
+        c->is_begun |= !is_indent;
+        if (each != '\n') continue;
+        c->line = i + 1;
+        c->is_begun = false;
+        if (a->seconds <= 0 || tern_seconds() - c->first <= a->seconds) continue;
+        text->len = i + 1;
+        return true;
+    }
+    return false;
+}
+
 static void send_end(request *req) {
     generation *a = req->generation;
     if (a->stream) {
@@ -179,6 +201,7 @@ static void end_choice(request *req, choice *c, const job *j) {
     generation *a = req->generation;
     c->job = NULL;
     c->stats = j->stats;
+    if (c->is_cut) c->stats.reason = TERN_STOP_LENGTH;
     if (a->only_reads) {
         c->stats.n_generated = 0;
         c->stats.generate_seconds = 0;
@@ -202,7 +225,7 @@ static void on_event(void *user, const job_event *e) {
     request *req = c->request;
     generation *a = req->generation;
     job_event silent;
-    if (a->only_reads) {
+    if (a->only_reads || c->is_cut) {
         silent = (job_event){.job = e->job, .kind = e->kind, .text = ""};
         e = &silent;
     }
@@ -216,6 +239,12 @@ static void on_event(void *user, const job_event *e) {
         if (e->kind == JOB_END) c->job = NULL;
         fail_memory(req);
         return;
+    }
+    if (c->first == 0) c->first = a->seconds > 0 ? tern_seconds() : 1;
+    if ((a->n_indent || a->seconds > 0) && !c->is_cut && is_cut_now(a, c, n_text)) {
+        if (c->text.ptr) c->text.ptr[c->text.len] = 0;
+        c->is_cut = true;
+        if (e->kind != JOB_END) scheduler_cancel(req->model->scheduler, c->job);
     }
     d.text = tern_strbuf_text(&c->text) + n_text, d.n_text = c->text.len - n_text;
     if (a->stream && (c->blocks.n_parts || d.n_tokens)) {

@@ -31,6 +31,10 @@ typedef struct choice { // one answer
     size_t logprobs_capacity, n_each;
     size_t n_reasoning;        // tokens of it
     size_t n_raw;              // bytes of the raw answer, before it was split into blocks
+    size_t line;               // where its last whole line ends in `text`
+    double first;              // seconds: when its first piece came
+    bool is_begun;             // of its last line more than the indentation is there
+    bool is_cut;               // it has ended early: what is generated beyond is dropped
     size_t n_aside;            // tokens before its text: reasoning with its marks
     sent_tokens sent;          // a writer's
     tern_generate_stats stats; // when it is over
@@ -80,6 +84,11 @@ struct generation {
     int n_best;        // how many of these are sent, the most likely ones; 0: all
     bool hides_scores; // the likelihoods are for that choice alone
     bool only_reads;   // computes the prompt, and generates nothing
+    // Once the answer has more than one line: a line that is indented less ends it and is left out,
+    // as does the end of a line after this long. 0: no limit.
+    int32_t n_indent;
+    double seconds;
+    tern_strbuf response_fields; // the names of those of the answer that are sent, each terminated
     bool stream;
     char *model;                              // as the client named it
     bool with_usage, is_chat, with_ids, echo; // each of one interface
@@ -130,7 +139,7 @@ void generation_read_model(request *req, const fields *f);
 // generation_refuse.
 void generation_read_sampling(request *req, const fields *f, double temperature_max);
 // Refuses unsupported fields that would change the answer.
-void generation_refuse(const fields *f);
+void generation_refuse(const request *req, const fields *f);
 // Checks the limits against each other, once all are read.
 void generation_check_limits(request *req, api_error *e);
 void generation_read_seed(request *req, const fields *f, const char *name);
@@ -156,11 +165,13 @@ typedef struct chat_message {
     char *role, *content; // terminated copies
     tern_strbuf parts;    // of a message with images: items of a list as templates take it
     tern_strbuf more;     // further members, as templates take them, a comma before each
+    size_t n_images;      // of `images` of all messages
 } chat_message;
 typedef struct messages {
     chat_message *list;
     size_t n, capacity;
     images images;     // of all messages, in their order
+    size_t n_images;   // that messages have
     size_t n_referred; // bytes of items that were not sent, but referred to
 } messages;
 // Appends a message. False: no memory, a zero byte in it, or too many, and e says so.
@@ -187,7 +198,7 @@ void content_free(message_content *c);
 bool messages_add_content(messages *m, tern_str role, message_content *c, const char *param,
                           api_error *e);
 void messages_free(messages *m);
-void messages_drop(messages *m, size_t first, size_t n); // that have no images
+void messages_drop(messages *m, size_t first, size_t n); // with their images
 // The first n messages, rendered by the template with the generation's tools and switches.
 void chat_text(const request *req, const messages *m, size_t n, bool generate, tern_strbuf *out,
                api_error *e);

@@ -54,6 +54,7 @@ typedef struct error_format {
     // Answers with the error, if this takes more than its text and status; NULL: it does not.
     void (*refuse)(request *req, const api_error *e);
     int unsupported; // status of what the model cannot do; 0: 400
+    bool is_llamas;  // the fields that only llama-server has are there
 } error_format;
 extern const error_format error_format_openai, error_format_anthropic, error_format_ollama,
     error_format_llama, error_format_mcp;

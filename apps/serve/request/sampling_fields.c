@@ -93,7 +93,9 @@ static void read_samplers(const fields *f, tern_sampling *s) {
     if (!value) return;
     for (const tern_json *item = letters.ptr ? NULL : tern_json_first(f->doc, value); item && ok;
          item = tern_json_next(f->doc, value, item)) {
-        const char letter = letter_of(tern_json_str(item));
+        const tern_str name = tern_json_str(item);
+        const char letter = letter_of(name);
+        if (tern_str_is(name, "infill")) continue; // editors send it; nothing takes its place
         ok = letter && n + 1 < sizeof s->samplers;
         if (ok) s->samplers[n++] = letter;
     }
@@ -181,7 +183,7 @@ void generation_read_sampling(request *req, const fields *f, double temperature_
     if (last == 0) field_fail(f, "truncate_prompt_tokens", "-1, or 1 or more");
     a->n_last = last > 0 ? (size_t)last : 0;
     generation_read_seed(req, f, "seed");
-    generation_refuse(f);
+    generation_refuse(req, f);
 }
 
 void generation_check_limits(request *req, api_error *e) {
@@ -268,10 +270,21 @@ static bool is_neutral(const tern_json *value, const char *neutral) {
     return false;
 }
 
-void generation_refuse(const fields *f) {
+// Those that llama-server's own routes have. Nothing measures how long a prompt takes there either.
+static bool is_llamas(const char *name) {
+    static const char *const names[] = {"n_indent", "response_fields", "t_max_predict_ms",
+                                        "t_max_prompt_ms"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) return true;
+    return false;
+}
+
+void generation_refuse(const request *req, const fields *f) {
+    const bool is_llama = req->error_format->is_llamas;
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++) {
         const tern_json *value = field_any(f, unsupported[i].name);
         if (!value || is_neutral(value, unsupported[i].neutral)) continue;
+        if (is_llama && is_llamas(unsupported[i].name)) continue;
         field_refuse(f, unsupported[i].name);
         if (strstr(unsupported[i].neutral, "true") && !tern_json_bool(value, true))
             field_fail(f, unsupported[i].name, "true");

@@ -1,8 +1,10 @@
-// llama-server's POST /completion.
+// llama-server's POST /completion, and /infill, whose answers are the same.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/request/infill.h"
 #include "apps/serve/request/long_text.h"
 #include "base/alloc.h"
 
@@ -65,8 +67,8 @@ static void put_tokens(tern_json_writer *w, const generation *a, const choice *c
     tern_json_close(w, ']');
 }
 
-// The last object: with the whole text, or, at the end of a stream, without text.
-static void put_last(tern_json_writer *w, request *req, const choice *c, bool whole) {
+// The last object, with all of its fields.
+static void put_all_fields(tern_json_writer *w, request *req, const choice *c, bool whole) {
     static const char *const types[] = {"eos", "limit", "word", "limit", "none"};
     const tern_generate_stats *s = &c->stats;
     const generation *a = req->generation;
@@ -88,6 +90,52 @@ static void put_last(tern_json_writer *w, request *req, const choice *c, bool wh
     if (whole) put_probabilities(w, req, c, 0, n);
     put_timings(w, s);
     tern_json_close(w, '}');
+}
+
+#define NAME_BYTES 256 // of a field's path
+
+// The member at a path such as "timings/prompt_n". NULL: there is none.
+static const tern_json *find_path(const tern_json_doc *doc, const char *path) {
+    const tern_json *at = tern_json_root(doc);
+    char key[NAME_BYTES + 1];
+    for (bool more = true; at && more; path += more) {
+        const size_t n = strcspn(path, "/");
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        at = tern_json_is(at, TERN_JSON_OBJECT) ? tern_json_get(doc, at, key) : NULL;
+        path += n;
+        more = *path != 0;
+    }
+    return at;
+}
+
+// "response_fields": only these, each under its path.
+static void put_chosen(tern_json_writer *w, const generation *a, const tern_strbuf *all) {
+    tern_json_doc doc = {0};
+    const char *path = a->response_fields.ptr, *end = path + a->response_fields.len;
+    if (all->failed || tern_json_parse(&doc, all->ptr, all->len, NULL) != TERN_OK) {
+        w->out->failed = true;
+        return;
+    }
+    tern_json_open(w, NULL, '{');
+    for (; path < end; path += strlen(path) + 1) {
+        const tern_str name = {path, strlen(path)};
+        const tern_json *value = name.len ? find_path(&doc, path) : NULL;
+        if (value) tern_json_put_member(w, name, &doc, value);
+    }
+    tern_json_close(w, '}');
+    tern_json_free(&doc);
+}
+
+// With the whole text, or, at the end of a stream, without text.
+static void put_last(tern_json_writer *w, request *req, const choice *c, bool whole) {
+    tern_strbuf all = {0};
+    if (!req->generation->response_fields.len) {
+        put_all_fields(w, req, c, whole);
+        return;
+    }
+    put_all_fields(&(tern_json_writer){.out = &all}, req, c, whole);
+    put_chosen(w, req->generation, &all);
+    tern_strbuf_free(&all);
 }
 
 static void put_whole(request *req, tern_strbuf *out) {
@@ -252,28 +300,70 @@ static void read_prompt(request *req, const fields *f) {
         add_one(req, f, item);
 }
 
+// Only these fields of the answer are sent.
+static void read_response_fields(generation *a, const fields *f) {
+    const tern_json *list = field_array(f, "response_fields");
+    if (list && list->n > 64) field_fail(f, "response_fields", "a list of at most 64 names");
+    for (const tern_json *item = list ? tern_json_first(f->doc, list) : NULL;
+         item && !f->error->status; item = tern_json_next(f->doc, list, item)) {
+        const tern_str name = tern_json_str(item);
+        if (!name.ptr || memchr(name.ptr, 0, name.len) || name.len > NAME_BYTES)
+            field_fail(f, "response_fields", "a list of names, as in \"timings/prompt_n\"");
+        tern_strbuf_append(&a->response_fields, name.ptr, name.len);
+        tern_strbuf_append(&a->response_fields, "", 1);
+    }
+    if (a->response_fields.failed) api_fail_memory(f->error);
+}
+
+// All fields but the prompt's.
+static void read_fields(request *req, const fields *f) {
+    generation *a = req->generation;
+    generation_read_model(req, f);
+    generation_read_sampling(req, f, 100);
+    int64_t n = field_int(f, "n_predict", -1, -2, INT32_MAX);
+    if (n < 0) n = field_int(f, "max_tokens", -1, -2, INT32_MAX);
+    a->params.max_tokens = n > 0 ? (int32_t)n : 0;
+    a->only_reads = n == 0;
+    generation_read_stops(req, f, "stop", 64);
+    generation_read_biases(req, f, "logit_bias");
+    a->n = (int)field_int(f, "n_cmpl", field_int(f, "n", 1, 1, 128), 1, 128);
+    a->stream = field_bool(f, "stream", false);
+    a->with_ids = field_bool(f, "return_tokens", false);
+    a->params.n_top_logprobs = (int32_t)field_int(f, "n_probs", 0, 0, TERN_TOP_LOGPROBS_MAX);
+    a->params.logprobs = a->params.n_top_logprobs > 0;
+    a->n_indent = (int32_t)field_int(f, "n_indent", 0, 0, 4096);
+    const double most = field_number(f, "t_max_predict_ms", -1, -1, 1e9);
+    a->seconds = most > 0 ? most / 1e3 : 0;
+    read_response_fields(a, f);
+    field_refuse(f, "echo");
+    openai_refuse_unsupported(f);
+    generation_read_formats(req, f);
+}
+
 void llama_completion(request *req) {
     api_error e = {0};
     fields f;
-    generation *a = generation_start(req, &writer, &f, &e);
-    if (!a) return;
-    generation_read_model(req, &f);
-    generation_read_sampling(req, &f, 100);
-    int64_t n = field_int(&f, "n_predict", -1, -2, INT32_MAX);
-    if (n < 0) n = field_int(&f, "max_tokens", -1, -2, INT32_MAX);
-    a->params.max_tokens = n > 0 ? (int32_t)n : 0;
-    a->only_reads = n == 0;
-    generation_read_stops(req, &f, "stop", 64);
-    generation_read_biases(req, &f, "logit_bias");
-    a->n = (int)field_int(&f, "n_cmpl", field_int(&f, "n", 1, 1, 128), 1, 128);
-    a->stream = field_bool(&f, "stream", false);
-    a->with_ids = field_bool(&f, "return_tokens", false);
-    a->params.n_top_logprobs = (int32_t)field_int(&f, "n_probs", 0, 0, TERN_TOP_LOGPROBS_MAX);
-    a->params.logprobs = a->params.n_top_logprobs > 0;
-    static const char *const names[] = {"echo", "suffix", "input_prefix", "input_suffix"};
+    if (!generation_start(req, &writer, &f, &e)) return;
+    static const char *const names[] = {"suffix", "input_prefix", "input_suffix"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) field_refuse(&f, names[i]);
-    openai_refuse_unsupported(&f);
-    generation_read_formats(req, &f);
+    read_fields(req, &f);
     read_prompt(req, &f);
+    generation_begin(req, &e);
+}
+
+// Both sides of the cursor must be there, if empty.
+void llama_infill(request *req) {
+    api_error e = {0};
+    fields f;
+    if (!generation_start(req, &writer, &f, &e)) return;
+    read_fields(req, &f);
+    const infill_wanted w = {.prefix = field_text(&f, "input_prefix"),
+                             .begun = field_text(&f, "prompt"),
+                             .suffix = field_text(&f, "input_suffix"),
+                             .extra = field_array(&f, "input_extra"),
+                             .is_file = true};
+    if (!w.prefix.ptr) field_fail(&f, "input_prefix", "a string");
+    if (!w.suffix.ptr) field_fail(&f, "input_suffix", "a string");
+    generation_add_infill(req, &w, &f);
     generation_begin(req, &e);
 }

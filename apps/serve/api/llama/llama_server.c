@@ -23,7 +23,8 @@ static void put_error(tern_json_writer *w, const request *req, const api_error *
     tern_json_close(w, '}');
     tern_json_close(w, '}');
 }
-const error_format error_format_llama = {.put_error = put_error, .unsupported = 501};
+const error_format error_format_llama = {
+    .put_error = put_error, .unsupported = 501, .is_llamas = true};
 
 // ---- Looking -----------------------------------------------------------------------------------
 

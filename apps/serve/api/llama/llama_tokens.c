@@ -110,7 +110,7 @@ void llama_apply_template(request *req) {
     tern_strbuf text = {0}, out = {0};
     tern_json_writer w = {.out = &out};
     openai_refuse_unsupported(&f);
-    generation_refuse(&f);
+    generation_refuse(req, &f);
     if (a) openai_read_tools(req, &f), openai_read_thinking(req, &f);
     openai_read_messages(&f, &m, &prefill);
     bool prompts = field_bool(&f, "add_generation_prompt", true);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/request/infill.h"
 #include "apps/serve/api/ollama/ollama.h"
 
 static void put_error(tern_json_writer *w, const request *req, const api_error *e) {
@@ -225,7 +226,6 @@ static void generate(request *req) {
     if (!a) return;
     read_common(req, &f);
     generation_read_ollama_format(req, &f);
-    field_refuse(&f, "suffix");
     field_refuse(&f, "template");
     generation_read_before(req, &f, "context");
     tern_str prompt = field_text(&f, "prompt"), system = field_text(&f, "system");
@@ -233,7 +233,12 @@ static void generate(request *req) {
         reply_loaded(req);
         return;
     }
-    if (field_bool(&f, "raw", false)) {
+    const infill_wanted fill = {.prefix = prompt, .suffix = field_text(&f, "suffix")};
+    if (fill.suffix.len) {
+        field_refuse(&f, "images");
+        field_refuse(&f, "context");
+        generation_add_infill(req, &fill, &f);
+    } else if (field_bool(&f, "raw", false)) {
         field_refuse(&f, "images"); // their place in the text is unknown
         field_refuse(&f, "context");
         generation_add_text(req, prompt, "prompt", &e);

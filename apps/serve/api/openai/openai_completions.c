@@ -4,6 +4,7 @@
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/request/infill.h"
 #include "apps/serve/request/long_text.h"
 #include "apps/serve/api/prompt_scores.h"
 
@@ -253,6 +254,7 @@ static bool append(void *user, const char *text, size_t n) {
 
 static void add_ids(request *req, const fields *f, const tern_json *ids) {
     generation *a = req->generation;
+    if (field_text(f, "suffix").len) field_fail(f, "prompt", "a string where there is a 'suffix'");
     generation_add_ids(req, f, ids, "prompt");
     if (f->error->status || !a->echo) return;
     const generation_prompt *p = &a->prompts[a->n_prompts - 1];
@@ -261,8 +263,13 @@ static void add_ids(request *req, const fields *f, const tern_json *ids) {
     echo(req, "", 1);
 }
 
+// With a "suffix" the answer is what stands between.
 static void add_text(request *req, const fields *f, tern_str text) {
-    generation_add_text(req, text, "prompt", f->error);
+    const infill_wanted w = {.prefix = text, .suffix = field_text(f, "suffix")};
+    if (w.suffix.len)
+        generation_add_infill(req, &w, f);
+    else
+        generation_add_text(req, text, "prompt", f->error);
     echo(req, text.ptr, text.len);
     echo(req, "", 1);
 }
@@ -334,7 +341,6 @@ void openai_completions(request *req) {
     a->params.n_top_logprobs = n_top > 0 ? (int32_t)n_top : 0;
     const bool has_scores = a->echo && a->params.logprobs;
     read_best_of(a, &f);
-    field_refuse(&f, "suffix");
     openai_refuse_unsupported(&f);
     generation_read_formats(req, &f);
     read_prompts(req, &f);
