@@ -67,7 +67,8 @@ typedef struct hub_facts {
     char types[32];                   // of most of its weights: "Q4_K"
     char refusal[200];                // why it cannot be opened; "": it can
     bool is_gguf;
-    bool sees; // a language model that accepts images
+    bool sees;        // a language model that accepts images
+    bool transcribes; // recognizes speech
     int64_t n_weights, n_context, n_embd, n_layers, n_vocab, file_bytes;
     // Tokens for filling in, as the file names them, -1: not named. The order: prefix, suffix,
     // middle, pad, repository, separator.

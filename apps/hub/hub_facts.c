@@ -68,6 +68,7 @@ static void read_facts(hub_facts *f, const tern_json_doc *doc) {
     copy(f->types, sizeof f->types, main_type(doc, tern_json_get(doc, root, "types")));
     f->is_gguf = tern_str_is(tern_json_str(tern_json_get(doc, root, "format")), "gguf");
     f->sees = tern_json_bool(tern_json_get(doc, root, "sees"), false);
+    f->transcribes = tern_json_bool(tern_json_get(doc, root, "transcribes"), false);
     if (f->refusal[0]) f->kind[0] = 0;
 }
 

@@ -78,7 +78,11 @@ static void warn_if_open(const loop *l, const struct sockaddr *a) {
                         "listens beyond the machine, and asks for no key (--api-key-file)\"");
 }
 
-static void say_where(const loop *l) {
+static const char *state_of(const loop *l) {
+    return l->server.is_loading ? "loading" : "listening";
+}
+
+static void log_address(const loop *l) {
     struct sockaddr_storage bound;
     socklen_t n = sizeof bound;
     char address[64];
@@ -88,8 +92,8 @@ static void say_where(const loop *l) {
     bool v6 = a->sa_family == AF_INET6;
     int port = ntohs(v6 ? ((const struct sockaddr_in6 *)a)->sin6_port
                         : ((const struct sockaddr_in *)a)->sin_port);
-    warn_if_open(l, a);
-    log_line("listening", "url=%s://%s%s%s:%d model=\"%s\" models=%zu", l->tls ? "https" : "http",
+    if (!l->server.is_loading) warn_if_open(l, a);
+    log_line(state_of(l), "url=%s://%s%s%s:%d model=\"%s\" models=%zu", l->tls ? "https" : "http",
              v6 ? "[" : "", address, v6 ? "]" : "", port, first_name(l), l->server.registry->n);
 }
 
@@ -108,7 +112,6 @@ static tern_status listen_on_host(loop *l, tern_error *err) {
     freeaddrinfo(list);
     if (status != TERN_OK)
         return tern_fail(err, status, "%s port %s: %s", l->desc->host, port, strerror(why));
-    say_where(l);
     return TERN_OK;
 }
 
@@ -138,8 +141,6 @@ static tern_status listen_on_socket(loop *l, tern_error *err) {
     int why = errno;
     umask(old);
     if (status != TERN_OK) return tern_fail(err, status, "%s: %s", name, strerror(why));
-    log_line("listening", "socket=\"%s\" model=\"%s\" models=%zu", name, first_name(l),
-             l->server.registry->n);
     return TERN_OK;
 }
 
@@ -164,9 +165,19 @@ static tern_status open_tls(loop *l, tern_error *err) {
     return TERN_OK;
 }
 
+void loop_log_where(const loop *l) {
+    if (l->desc->socket)
+        log_line(state_of(l), "socket=\"%s\" model=\"%s\" models=%zu", l->desc->socket,
+                 first_name(l), l->server.registry->n);
+    else
+        log_address(l);
+}
+
 tern_status loop_listen(loop *l, tern_error *err) {
     TERN_TRY(open_tls(l, err));
-    return l->desc->socket ? listen_on_socket(l, err) : listen_on_host(l, err);
+    TERN_TRY(l->desc->socket ? listen_on_socket(l, err) : listen_on_host(l, err));
+    loop_log_where(l);
+    return TERN_OK;
 }
 
 void loop_unlisten(loop *l) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,19 +143,49 @@ static void close_loop(loop *l) {
         if (l->wake[i] >= 0) close(l->wake[i]);
 }
 
+// ---- The first model ---------------------------------------------------------------------------
+
+static void notify_ready(const loop *l) {
+    notify("READY=1\nSTATUS=%zu model%s", l->server.registry->n,
+           l->server.registry->n == 1 ? "" : "s");
+}
+
+static void on_first_model(model_wait *w, const tern_error *err) {
+    loop *l = (loop *)((char *)w - offsetof(loop, first));
+    if (!err) {
+        l->server.is_loading = false;
+        loop_log_where(l);
+        notify_ready(l);
+        registry_release(l->server.registry->list[0]);
+    } else if (!l->server.stopping) {
+        l->error = *err;
+        event_base_loopbreak(l->base);
+    }
+}
+
+// It opens while /health says so; one that cannot be opened ends the server.
+static tern_status begin(loop *l, tern_error *err) {
+    l->server.is_loading = l->desc->n_models > 0;
+    TERN_TRY(loop_listen(l, err));
+    l->watchdog = notify_watchdog_seconds();
+    l->first.ready = on_first_model;
+    if (l->server.is_loading)
+        registry_ask_first(l->server.registry, &l->first);
+    else
+        notify_ready(l);
+    if (event_base_dispatch(l->base) < 0)
+        return tern_fail(err, TERN_ERR_IO, "waiting for events: %s", strerror(errno));
+    if (l->error.status == TERN_OK) return TERN_OK;
+    return tern_fail(err, l->error.status, "%s", l->error.message);
+}
+
 tern_status serve(const serve_desc *desc, tern_error *err) {
     loop l = {.desc = desc, .wake = {-1, -1}};
     TERN_TRY(TERN_LAZY_LOAD(serve, err));
     signal(SIGPIPE, SIG_IGN); // a client that has gone is an error of the write
     tern_status status = open_events(&l, err);
     if (status == TERN_OK) status = server_open(&l.server, desc, wake, &l, err);
-    if (status == TERN_OK) status = loop_listen(&l, err);
-    l.watchdog = notify_watchdog_seconds();
-    if (status == TERN_OK)
-        notify("READY=1\nSTATUS=%zu model%s", l.server.registry->n,
-               l.server.registry->n == 1 ? "" : "s");
-    if (status == TERN_OK && event_base_dispatch(l.base) < 0)
-        status = tern_fail(err, TERN_ERR_IO, "waiting for events: %s", strerror(errno));
+    if (status == TERN_OK) status = begin(&l, err);
     if (status == TERN_OK)
         log_line("stopped", "requests=%llu", (unsigned long long)l.server.n_requests);
     notify_stopping(0, "cached prompts are written");

@@ -19,6 +19,8 @@ typedef struct loop {
     SSL_CTX *tls;                    // NULL: none
     int wake[2];                     // a pipe: the scheduler writes, the loop reads
     struct event *woken, *tick, *interrupted, *terminated;
+    model_wait first; // for the first model to open
+    tern_error error; // why it could not be
     connection *connections;
     share places;    // of connections, by addresses
     double leave_at; // once it is leaving: when it stops taking requests
@@ -31,9 +33,11 @@ typedef struct loop {
 
 // ---- listen.c ----------------------------------------------------------------------------------
 
-// Opens the socket that desc names, and TLS; logs where it listens.
+// Opens the socket that desc names, and TLS; logs where it listens, as "loading" while the first
+// model is being opened.
 tern_status loop_listen(loop *l, tern_error *err);
-void loop_unlisten(loop *l); // removes a Unix socket's file
+void loop_log_where(const loop *l); // the same line again
+void loop_unlisten(loop *l);        // removes a Unix socket's file
 
 // ---- connection.c ------------------------------------------------------------------------------
 

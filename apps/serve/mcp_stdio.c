@@ -163,6 +163,7 @@ tern_status serve_stdio(const serve_desc *desc, tern_error *err) {
     if (pipe2(p.wake, O_NONBLOCK | O_CLOEXEC) != 0)
         status = tern_fail(err, TERN_ERR_IO, "a pipe: %s", strerror(errno));
     if (status == TERN_OK) status = server_open(&p.server, desc, wake, &p, err);
+    if (status == TERN_OK) status = server_load(&p.server, err);
     if (status == TERN_OK) status = run(&p, err);
     free_over(&p, true);
     server_close(&p.server);

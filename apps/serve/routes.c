@@ -119,6 +119,17 @@ static bool check_origin(request *req, api_error *e) {
     return true;
 }
 
+// As llama-server has it: only its lists of models and its page are there at once.
+static bool check_loaded(const request *req, const route *r, api_error *e) {
+    static void (*const early[])(request *) = {page_home,     page_file,   server_version,
+                                               openai_models, ollama_tags, ollama_version};
+    if (!req->server->is_loading) return true;
+    for (size_t i = 0; i < sizeof early / sizeof *early; i++)
+        if (r->handle == early[i]) return true;
+    api_fail(e, 503, "loading", NULL, "Loading model");
+    return false;
+}
+
 static bool check_key(request *req, const route *r, api_error *e) {
     const serve_desc *d = req->server->desc;
     tern_str key = key_of(req->http);
@@ -200,7 +211,7 @@ static void screen(request *req, api_error *e) {
     if (e->status || !check_origin(req, e) || tern_str_is(req->http->method, "OPTIONS")) return;
     if (r) {
         req->error_format = r->error_format;
-        if (check_key(req, r, e)) encoding_read(req, e);
+        if (check_key(req, r, e) && check_loaded(req, r, e)) encoding_read(req, e);
     } else if (other) {
         req->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
         api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&req->path), other->method);

@@ -61,8 +61,12 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
     TERN_TRY(tasks_open(&s->tasks, 2, desc->n_queue, wake, user, err));
     TERN_TRY(tasks_open(&s->readers, n_readers, desc->n_queue, wake, user, err));
     TERN_TRY(open_codec(s, err));
-    TERN_TRY(registry_open(&s->registry, desc, wake, user, err));
+    TERN_TRY(registry_list(&s->registry, desc, wake, user, err));
     return mcp_server_open(s, err);
+}
+
+tern_status server_load(server *s, tern_error *err) {
+    return s->desc->n_models ? served_open_now(s->registry->list[0], err) : TERN_OK;
 }
 
 void server_close(server *s) {

@@ -33,6 +33,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
     fuzz_require(server_open(&the_server, &desc, wake, NULL, NULL) == TERN_OK);
+    fuzz_require(server_load(&the_server, NULL) == TERN_OK);
     the_server.stopping = true;
     fuzz_require(served_open_now(the_server.registry->list[1], NULL) == TERN_OK);
     fuzz_require(the_server.mcp->about.n_tools == 2);

@@ -170,7 +170,7 @@ def test_refusals(s):
             ([image(), image("AAAA")], "image 2 of 2: "),
             ([image(huge)], "9000 x 8000 pixels"),
             ([image(base64.b64encode(BYTES[:200]).decode())], "image 1 of 1: "),
-            ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}], "texts and images only"),
+            ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}], "no model that transcribes"),
             ([image(), text("<|image_pad|>")], "1 images for 2 places"),
             ([image()] * 257, "more than 256 images")):
         status, got = s.post("/v1/chat/completions", dict(GREEDY, messages=[user(*parts)]))

@@ -256,6 +256,45 @@ TEST(serve_vectors_survive_failing_allocations) {
               (ssize_t)(tern_mem_get_stats().total_now - before));
 }
 
+#define CHAT "\"max_tokens\":2,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+
+// ---- Before the first model is open ------------------------------------------------------------
+
+// In llama-server's words, which programs wait for. Seen to fail: with 200, with a prompt that is
+// answered, with the list of models refused.
+TEST(serve_says_that_its_model_is_loading) {
+    static fixture d;
+    static const struct {
+        const char *path, *body, *words;
+        int status;
+    } all[] = {
+        {"/health", NULL,
+         "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}",
+         503},
+        {"/v1/health", NULL, "Loading model", 503},
+        {"/props", NULL, "Loading model", 503},
+        {"/completion", "{\"prompt\":\"a\"}", "unavailable_error", 503},
+        {"/v1/chat/completions", "{" CHAT "}", "\"message\":\"Loading model\"", 503},
+        {"/v1/messages", "{" CHAT "}", "Loading model", 503},
+        {"/api/chat", "{" CHAT "}", "{\"error\":\"Loading model\"}", 503},
+        {"/v1/models", NULL, "stories", 200},
+        {"/api/tags", NULL, "stories", 200},
+        {"/nowhere", NULL, "nowhere", 404},
+    };
+    uint64_t ignored;
+    if (!open_fixture(&d, TERN_POOLING_NONE)) return;
+    d.server.is_loading = true;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int status = ask_for(&d, all[i].path, all[i].body, 0, &ignored);
+        CHECK_MSG(status == all[i].status && strstr(d.bytes, all[i].words), "%s: %s", all[i].path,
+                  d.bytes);
+    }
+    d.server.is_loading = false;
+    CHECK(ask_for(&d, "/health", NULL, 0, &ignored) == 200);
+    CHECK(ask_for(&d, "/v1/chat/completions", "{" CHAT "}", 0, &ignored) == 200);
+    close_fixture(&d);
+}
+
 // ---- What is long ------------------------------------------------------------------------------
 
 // {"NAME": [n times ITEM]}, with more members behind it.
@@ -274,8 +313,6 @@ static char *many_members(const char *before, size_t n, const char *after) {
     tern_strbuf_puts(&out, after);
     return out.ptr;
 }
-
-#define CHAT "\"max_tokens\":2,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
 
 // However long a request is, the loop's thread handles no more of it, nor of its answer, than is
 // short. It counts bytes, and no time. Seen to fail: with a handler that is called on the loop's

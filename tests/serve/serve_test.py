@@ -838,6 +838,46 @@ def test_stopping_lets_answers_end():
     late.close()
 
 
+def test_what_happens_while_a_model_loads():
+    # It listens at once, and /health tells when it is ready. Seen to fail: with nobody listening until then; with a server that
+    # goes on without its model; with a signal that waits for it.
+    def start(model=MODEL, *more):
+        log = tempfile.TemporaryFile("a+")
+        process = subprocess.Popen([TERN, "serve", model, "--port", "0", *more], stderr=log)
+        atexit.register(process.kill)
+        read = lambda: log.seek(0) or log.read()
+        end = time.time() + PATIENCE
+        while time.time() < end and process.poll() is None:
+            found = re.search(r"loading url=http://127.0.0.1:(\d+)", read())
+            if found:
+                return process, read, int(found[1])
+            time.sleep(0.001)
+        return process, read, None
+
+    process, read, port = start()
+    answers = []
+    while not answers or answers[-1][0] == 503:
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        c.request("GET", "/health")
+        r = c.getresponse()
+        answers.append((r.status, json.loads(r.read())))
+        c.close()
+    loading = (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
+    check(answers[-1] == (200, {"status": "ok"}) and all(a == loading for a in answers[:-1]), answers)
+    words = [w for line in read().splitlines() for w in line.split()[1:2] if w != "request"]
+    check(words == ["loading", "opened", "listening"], read())
+    process.terminate()
+    check(process.wait(PATIENCE) == 0, read())
+    process, read, _ = start()
+    process.terminate()
+    check(process.wait(PATIENCE) == 0, "stopped while it loads", read())
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as broken:
+        broken.write(open(MODEL, "rb").read(200000))
+        broken.flush()
+        process, read, _ = start(broken.name)
+        check(process.wait(PATIENCE) == 1 and broken.name in read().splitlines()[-1] and "listening" not in read(), read())
+
+
 def test_a_lame_duck_answers():
     # Seen to fail: with no more requests taken from the signal on; with a second signal that cuts off what runs.
     s = Server("--lame-duck", "600", "--drain", "600", "-c", "64K")
@@ -1322,7 +1362,7 @@ def main():
     shared = Server("--parallel", "2", "--idle", "2", "-c", "64K")
     many = Server("--parallel", "8")
     alone = [test_the_queue_has_an_end, test_keys_names_and_origins, test_keys_that_are_none_are_refused, test_folders_of_others_are_refused, test_names_and_a_warning_beyond_this_machine,
-             test_who_may_not_ask_sends_no_body, test_one_key_leaves_others_a_place, test_bytes_in_flight_have_an_end, test_idle_connections_make_room, test_keys_have_what_was_computed_apart, test_stopping_lets_answers_end, test_a_lame_duck_answers, test_sockets_and_tls,
+             test_who_may_not_ask_sends_no_body, test_one_key_leaves_others_a_place, test_bytes_in_flight_have_an_end, test_idle_connections_make_room, test_keys_have_what_was_computed_apart, test_stopping_lets_answers_end, test_what_happens_while_a_model_loads, test_a_lame_duck_answers, test_sockets_and_tls,
              test_vectors_and_scores, test_long_texts_stall_nobody, test_long_bodies_stall_nobody, test_a_folder_of_models, test_models_come_and_go, test_models_share_memory,
              test_options_of_several_models, test_what_was_computed_survives_a_restart,
              test_slots_are_saved_and_restored, test_a_killed_server_leaves_what_it_wrote, test_a_full_disk_is_no_end]

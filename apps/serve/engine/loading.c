@@ -105,7 +105,8 @@ static tern_status open_all(served *s, tern_progress_fn on_progress, tern_error 
 
 static void run_open(task *e) {
     served *s = (served *)e;
-    open_all(s, NULL, &s->error);
+    const registry *r = s->registry;
+    open_all(s, r->is_first ? r->desc->opening.on_progress : NULL, &s->error);
 }
 
 void served_close_now(served *s) {
@@ -315,10 +316,11 @@ static void done_open(task *e) {
         wake_waiting(s, NULL);
         close_if_due(s, tern_seconds()); // perhaps all users have gone
     } else if (!try_with_less(s)) {
-        if (!s->registry->desc->is_silent)
+        if (!s->registry->desc->is_silent && !s->registry->is_first)
             log_line("failed", "model=\"%s\" reason=\"%s\"", s->about.name, s->error.message);
         wake_waiting(s, &s->error);
     }
+    s->registry->is_first = false;
     go_on(s->registry);
 }
 
@@ -341,6 +343,15 @@ void registry_ask(served *s, model_wait *w) {
         append_wanted(s);
         go_on(s->registry);
     }
+}
+
+void registry_ask_first(registry *r, model_wait *w) {
+    served *s = r->list[0];
+    w->next = NULL;
+    w->model = s;
+    s->waiting = w;
+    r->is_first = true;
+    submit(s, SERVED_OPENING, run_open, done_open);
 }
 
 void registry_forget(model_wait *w) {

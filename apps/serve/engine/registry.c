@@ -232,12 +232,13 @@ served *registry_find(registry *r, tern_str name, tern_error *err) {
 }
 
 const char *served_ability(const served *s) {
-    bool writes = s->state == SERVED_OPEN ? s->generates : !strcmp(s->facts.kind, "language");
+    const bool is_language = !strcmp(s->facts.kind, "language") && !s->facts.transcribes;
+    bool writes = s->state == SERVED_OPEN ? s->generates : is_language;
     tern_media_info info;
     tern_model_get_media_info(s->state == SERVED_OPEN ? s->model : NULL, &info);
     if (info.is_tts) return "speech";
     if (writes) return "completion";
-    if (info.is_asr) return "transcription";
+    if (info.is_asr || s->facts.transcribes) return "transcription";
     return !strcmp(s->facts.kind, "reranker") ? "rerank" : "embedding";
 }
 
@@ -246,6 +247,12 @@ bool served_sees(const served *s) {
     if (s->state != SERVED_OPEN) return s->facts.sees;
     tern_model_get_media_info(s->model, &info);
     return s->generates && info.has_vision;
+}
+
+served *registry_recognizer(const registry *r) {
+    for (size_t i = 0; i < r->n; i++)
+        if (is_listed(r->list[i]) && r->list[i]->facts.transcribes) return r->list[i];
+    return NULL;
 }
 
 tern_str registry_name(registry *r, size_t i, served **model) {
@@ -333,7 +340,7 @@ bool registry_is_stuck(const registry *r, double now) {
 
 // ---- Beginning and end -------------------------------------------------------------------------
 
-tern_status registry_open(registry **out, const serve_desc *desc, void (*wake)(void *user),
+tern_status registry_list(registry **out, const serve_desc *desc, void (*wake)(void *user),
                           void *user, tern_error *err) {
     registry *r = tern_alloc(TERN_MEM_SESSION, sizeof *r);
     *out = NULL;
@@ -342,11 +349,20 @@ tern_status registry_open(registry **out, const serve_desc *desc, void (*wake)(v
     tern_status status = tasks_open(&r->opener, 1, SIZE_MAX, wake, user, err);
     if (status == TERN_OK) status = list_owners(r, err);
     if (status == TERN_OK) status = list_all(r, err);
-    if (status == TERN_OK && desc->n_models) status = served_open_now(r->list[0], err);
     if (status == TERN_OK)
         *out = r;
     else
         registry_close(r);
+    return status;
+}
+
+tern_status registry_open(registry **out, const serve_desc *desc, void (*wake)(void *user),
+                          void *user, tern_error *err) {
+    TERN_TRY(registry_list(out, desc, wake, user, err));
+    tern_status status = desc->n_models ? served_open_now((*out)->list[0], err) : TERN_OK;
+    if (status == TERN_OK) return status;
+    registry_close(*out);
+    *out = NULL;
     return status;
 }
 

@@ -89,13 +89,16 @@ struct registry {
     size_t n_owners;
     served *wanted; // models that wait for memory, oldest first
     double looked;  // seconds: when the folder was last scanned
+    bool is_first;  // the first model of the command line is opening
     bool stopping;
 };
 
 // ---- Names (registry.c) ------------------------------------------------------------------------
 
-// Lists the models; opens the first one of the command line, so that an error is reported at once.
-// wake: called by any thread when registry_take should be called.
+// Lists the models. wake: called by any thread when registry_take should be called.
+tern_status registry_list(registry **out, const serve_desc *desc, void (*wake)(void *user),
+                          void *user, tern_error *err);
+// The same, and opens the first one of the command line.
 tern_status registry_open(registry **out, const serve_desc *desc, void (*wake)(void *user),
                           void *user, tern_error *err);
 void registry_close(registry *r); // waits for models being opened. NULL is allowed
@@ -109,6 +112,8 @@ const char *served_ability(const served *s);
 bool served_sees(const served *s);  // its prompts may have images
 bool served_fills(const served *s); // it is open, and fills in between a prefix and a suffix
 void served_find_infill(served *s); // sets its tokens for that, once it is open
+// The first model that recognizes speech; NULL: none.
+served *registry_recognizer(const registry *r);
 // The names for lists: each model's, then the aliases. i counts from 0; {NULL, 0}: no more.
 tern_str registry_name(registry *r, size_t i, served **model);
 
@@ -118,6 +123,9 @@ tern_str registry_name(registry *r, size_t i, served **model);
 // earlier, call registry_forget first.
 void registry_ask(served *s, model_wait *w);
 void registry_forget(model_wait *w);
+// The same for the first model of the command line, when the server begins: whatever its size, and
+// with the progress of the opening.
+void registry_ask_first(registry *r, model_wait *w);
 void registry_hold(served *s); // adds a user of an open model
 void registry_release(served *s);
 // Sets how long it stays open after its last use (negative: for ever).

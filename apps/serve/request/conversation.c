@@ -1,6 +1,7 @@
 // Conversations: messages as interfaces send them, rendered by the model's template into prompts.
 #include <string.h>
 #include "apps/serve/request/long_text.h"
+#include "apps/serve/request/request_sounds.h"
 #include "base/alloc.h"
 
 // More than any conversation has. They are assembled on the loop's thread: this many take some
@@ -101,6 +102,22 @@ void content_place_image(message_content *c) {
     tern_strbuf_puts(&c->parts, c->parts.len ? ",{\"type\":\"image\"}" : "{\"type\":\"image\"}");
 }
 
+// On lines of its own.
+static bool add_sound(message_content *c, const images *p, const tern_json *part, const char *param,
+                      api_error *e) {
+    const tern_str said = p ? sound_text(p->heard, part) : (tern_str){NULL, 0};
+    if (!said.ptr) {
+        api_fail(e, 400, "unsupported_content", param,
+                 "'%s' has a recording where only the messages of a conversation have any", param);
+        return false;
+    }
+    const bool begins_line = c->text.len == 0 || c->text.ptr[c->text.len - 1] == '\n';
+    if (c->after_sound || !begins_line) tern_strbuf_putc(&c->text, '\n');
+    tern_strbuf_append(&c->text, said.ptr, said.len);
+    c->after_sound = true;
+    return true;
+}
+
 bool content_add_part(message_content *c, images *p, const fields *f, const tern_json *item,
                       const char *param) {
     const fields part = {f->doc, item, f->prefix, f->error};
@@ -114,14 +131,17 @@ bool content_add_part(message_content *c, images *p, const fields *f, const tern
         content_place_image(c);
         return true;
     }
+    if (sound_is_part(type)) return add_sound(c, p, item, param, f->error);
     if (is_text && tern_json_is(text, TERN_JSON_STRING)) {
+        if (c->after_sound) tern_strbuf_putc(&c->text, '\n');
+        c->after_sound = false;
         tern_strbuf_append(&c->text, text->text, text->n);
         return true;
     }
     api_fail(f->error, 400, "unsupported_content", param,
              "'%s' has a part of type '%.*s': the server reads %s only", param,
              type.len < 40 ? (int)type.len : 40, type.ptr ? type.ptr : "",
-             p ? "texts and images" : "text");
+             p ? "texts, images and recordings" : "text");
     return false;
 }
 

@@ -183,6 +183,7 @@ typedef struct message_content {
     tern_strbuf text;  // all of it
     tern_strbuf parts; // "": no images
     size_t n_placed;   // bytes of the text that are in parts
+    bool after_sound;  // what was said ends with its line
 } message_content;
 // Appends a string, or an array of parts, each in any interface's format. p gets the images; NULL:
 // images are refused.

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "apps/serve/request/away.h"
 #include "apps/serve/request/long_text.h"
+#include "apps/serve/request/request_sounds.h"
 #include "apps/serve/request/texts.h"
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -64,6 +65,7 @@ void request_free_parts(request *req) {
     long_text_free(req);
     if (req->mcp) req->free_mcp(req);
     texts_free(req->texts);
+    heard_free(req->heard);
     generation_free(req->generation);
     tern_free(req->refusal);
 }

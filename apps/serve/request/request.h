@@ -26,6 +26,7 @@ typedef struct server {
     uint64_t n_requests;  // so far
     int64_t born;         // seconds since 1970
     size_t n_connections; // open ones
+    bool is_loading;      // its first model is not open yet: it answers with 503
     bool is_leaving;      // it will stop soon, and still answers
     atomic_bool stopping; // also read by handlers that are away
 } server;
@@ -38,10 +39,12 @@ typedef struct api_error {
     char message[600];
 } api_error;
 
-// Opens the models and the threads for tasks. wake: called by any thread when server_take_events
-// should be called. server_close is needed even if it fails.
+// Lists the models, and opens the threads for tasks. wake: called by any thread when
+// server_take_events should be called. server_close is needed even if it fails. Before requests
+// are answered the first model must be open: server_load, or registry_ask_first.
 tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *user), void *user,
                         tern_error *err);
+tern_status server_load(server *s, tern_error *err);
 void server_close(server *s);
 void server_take_events(server *s); // what schedulers and tasks have done becomes answers
 
@@ -104,6 +107,7 @@ struct request {
     void (*stop)(request *req); // called instead of `then`, if the loop's thread wants it to end
     tern_strbuf said;           // what the work wrote
     struct texts *texts;        // the texts whose vectors it asks for (texts.h)
+    struct heard *heard;        // its recordings, transcribed (request_sounds.h); NULL: none
     tasks *tasks;               // the tasks that `task` is submitted to
     served *task_model;
     struct mcp_run *mcp;        // the message in the body (mcp_server.h); NULL: it is not MCP

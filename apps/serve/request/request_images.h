@@ -20,6 +20,7 @@ typedef struct image {
 typedef struct images {
     image *list; // [n] in the order of their placeholders
     size_t n, capacity;
+    const struct heard *heard; // the request's recordings (request_sounds.h)
 } images;
 
 // Whether a part of a message is an image, by any interface's type: "image_url" and "input_image"

@@ -163,11 +163,13 @@ static void put_metadata_json(const tern_file *f, tern_strbuf *out) {
 }
 
 // What the model is for, and how large; zeros if its architecture is unknown.
-static void put_shape(const tern_config *c, tern_strbuf *out) {
+static void put_shape(const tern_inspection *in, tern_strbuf *out) {
+    const tern_config *c = &in->config;
     const char *kind = c->n_labels                       ? "reranker"
                        : c->pooling != TERN_POOLING_NONE ? "embedding"
                                                          : "language";
     if (c->vision.n_layers) tern_strbuf_puts(out, "\"sees\":true,");
+    if (in->arch && tern_recognizer_of(in->arch)) tern_strbuf_puts(out, "\"transcribes\":true,");
     tern_strbuf_printf(out,
                        "\"kind\":\"%s\",\"n_context\":%lld,\"n_embd\":%lld,"
                        "\"n_layers\":%lld,\"n_vocab\":%lld,\n",
@@ -194,7 +196,7 @@ void tern_inspection_json(const tern_inspection *in, bool tensors, tern_strbuf *
     tern_strbuf_printf(out, "\"kv_bytes_per_token\":%llu,\"sequence_bytes\":%llu,\n",
                        (unsigned long long)in->states.position,
                        (unsigned long long)in->states.sequence);
-    put_shape(&in->config, out);
+    put_shape(in, out);
     put_tally("all", &in->all, out);
     tern_strbuf_puts(out, ",\n");
     put_tally("left_out", &in->left_out, out);

@@ -101,7 +101,7 @@ void llama_props(request *req) {
     tern_json_put_text(&w, "model_path", s ? s->about.path : "none");
     tern_json_open(&w, "modalities", '{');
     tern_json_put_bool(&w, "vision", s && served_sees(s));
-    tern_json_put_bool(&w, "audio", false);
+    tern_json_put_bool(&w, "audio", registry_recognizer(req->server->registry) != NULL);
     tern_json_close(&w, '}');
     tern_json_put_text(&w, "build_info", tern_version());
     tern_json_put_bool(&w, "is_sleeping", s && s->state != SERVED_OPEN);

@@ -3,6 +3,7 @@
 #include "apps/serve/request/away.h"
 #include "apps/serve/api/interfaces.h"
 #include "apps/serve/request/long_text.h"
+#include "apps/serve/request/request_sounds.h"
 #include "base/alloc.h"
 
 static bool append(void *user, const char *text, size_t n) {
@@ -103,9 +104,10 @@ void llama_detokenize(request *req) {
 
 void llama_apply_template(request *req) {
     api_error e = {0};
-    generation *a = generation_new(req, NULL, &e);
     fields f = fields_of_body(req, &e);
-    messages m = {0};
+    if (!request_hear(req, &f, field_any(&f, "messages"))) return;
+    generation *a = generation_new(req, NULL, &e);
+    messages m = {.images.heard = req->heard};
     bool prefill;
     tern_strbuf text = {0}, out = {0};
     tern_json_writer w = {.out = &out};

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/request/request_sounds.h"
 
 static void put_prefix(tern_json_writer *w, const request *req, const char *object) {
     char id[64];
@@ -203,9 +204,11 @@ void openai_chat(request *req) {
     api_error e = {0};
     messages m = {0};
     bool prefill;
-    fields f;
+    fields f = fields_of_body(req, &e);
+    if (!request_hear(req, &f, field_any(&f, "messages"))) return;
     generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
+    m.images.heard = req->heard;
     a->is_chat = true;
     generation_read_model(req, &f);
     generation_read_sampling(req, &f, 2);

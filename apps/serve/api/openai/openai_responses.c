@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/request/request_sounds.h"
 #include "apps/serve/cache/item_store.h"
 
 // ---- The response ------------------------------------------------------------------------------
@@ -417,7 +418,8 @@ static void read_logprobs(generation *a, const fields *f) {
 
 void openai_responses(request *req) {
     api_error e = {0};
-    fields f;
+    fields f = fields_of_body(req, &e);
+    if (!request_hear(req, &f, field_any(&f, "input"))) return;
     generation *a = generation_start(req, &writer, &f, &e);
     if (!a) return;
     generation_read_sampling(req, &f, 2);
@@ -428,6 +430,9 @@ void openai_responses(request *req) {
 }
 
 void openai_count_tokens(request *req) {
+    api_error e = {0};
+    const fields f = fields_of_body(req, &e);
+    if (!request_hear(req, &f, field_any(&f, "input"))) return;
     generation_count(req, &writer, openai_read_response,
                      "\"object\":\"response.input_tokens\",\"input_tokens\":");
 }

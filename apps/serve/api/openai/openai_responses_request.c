@@ -217,6 +217,7 @@ static void read_input(const request *req, const fields *f, messages *m, bool *p
 bool openai_read_response(request *req, const fields *f) {
     messages m = {0};
     bool prefill;
+    m.images.heard = req->heard;
     generation_read_model(req, f);
     generation_read_max_tokens(req, f, "max_output_tokens");
     refuse_unsupported(f);
