@@ -29,7 +29,7 @@ struct serve_tools;
 extern const struct serve_tools serve_tools;
 
 typedef struct serve_desc {
-    // What. The first of `models` is open when the server begins to listen.
+    // What. The first of `models` opens when the server starts.
     const serve_model *models;
     size_t n_models;
     const char *folder;      // all models in it are served, too (hub.h); NULL: none
