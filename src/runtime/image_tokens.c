@@ -129,7 +129,7 @@ const tern_image_tokens *tern_lease_image(const tern_lease *l, int32_t id) {
     return NULL;
 }
 
-tern_status tern_lease_see(tern_lease *l, const int32_t *ids, size_t n, tern_error *err) {
+tern_status tern_lease_hold_images(tern_lease *l, const int32_t *ids, size_t n, tern_error *err) {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < TERN_IMAGE_TOKENS_IDS || tern_lease_image(l, ids[i])) continue;
         if (tern_array_reserve(TERN_MEM_SESSION, &l->images, &l->images_capacity, l->n_images, 1) !=
@@ -145,7 +145,7 @@ tern_status tern_lease_see(tern_lease *l, const int32_t *ids, size_t n, tern_err
     return TERN_OK;
 }
 
-void tern_lease_look_away(tern_lease *l, size_t n_ids) {
+void tern_lease_release_images(tern_lease *l, size_t n_ids) {
     size_t kept = 0;
     for (size_t i = 0; i < l->n_images; i++) {
         bool used = false;
@@ -170,7 +170,7 @@ static int32_t row_of(const tern_lease *l, int32_t id, int32_t *n) {
     return s ? id - s->first_id : -1;
 }
 
-size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, size_t n) {
+size_t tern_lease_cut_near(const tern_lease *l, const int32_t *ids, size_t n_ids, size_t n) {
     int32_t n_rows, row = n > 0 && n < n_ids ? row_of(l, ids[n - 1], &n_rows) : -1;
     if (row < 0) return n;
     size_t begin = n > (size_t)row ? n - 1 - (size_t)row : 0, end = begin + (size_t)n_rows;
@@ -178,7 +178,7 @@ size_t tern_lease_piece(const tern_lease *l, const int32_t *ids, size_t n_ids, s
     return end <= (size_t)l->model->n_batch || begin == 0 ? end : begin;
 }
 
-size_t tern_lease_beside(const tern_lease *l, size_t n) {
+size_t tern_lease_last_cut(const tern_lease *l, size_t n) {
     int32_t n_rows, row = n > 0 ? row_of(l, l->ids[n - 1], &n_rows) : -1;
     if (row < 0 || row == n_rows - 1) return n;
     return n > (size_t)row ? n - 1 - (size_t)row : 0;
@@ -200,8 +200,8 @@ tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size
     return TERN_OK;
 }
 
-bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
-                     int32_t *ends) {
+bool tern_lease_image_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                           int32_t *ends) {
     bool any = false;
     for (int32_t i = 0; i < n; i++) {
         int32_t n_rows, row = row_of(l, ids[i], &n_rows);
@@ -239,8 +239,8 @@ static void step(const tern_lease *l, walk *w, int32_t id, int32_t place[3]) {
     place[2] = w->begin + (id - s->first_id) % s->width;
 }
 
-int32_t tern_lease_places(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
-                          int32_t *places) {
+int32_t tern_lease_rope_positions(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                                  int32_t *places) {
     walk w = {.last = -1};
     int32_t unused[3];
     if (l->n_images == 0) return 0;

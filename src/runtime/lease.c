@@ -107,14 +107,14 @@ void tern_lease_close(tern_lease *l) {
     tern_mutex_lock(&l->model->lock);
     leave(l);
     tern_mutex_unlock(&l->model->lock);
-    tern_lease_look_away(l, 0);
+    tern_lease_release_images(l, 0);
     tern_free(l->images);
     tern_free(l->ids);
     tern_free(l->notice);
     tern_free(l);
 }
 
-const char *tern_model_notice(tern_lease *l) {
+const char *tern_lease_notice(tern_lease *l) {
     bool is_new = l->moved;
     l->moved = false;
     return is_new ? l->notice : NULL;
@@ -122,13 +122,13 @@ const char *tern_model_notice(tern_lease *l) {
 
 // ---- Instances of its own ----------------------------------------------------------------------
 
-int32_t tern_model_short_texts(const tern_model *m) {
+int32_t tern_model_short_rope_limit(const tern_model *m) {
     const tern_rope_attrs *r = &m->config.rope;
     return r->scaling == TERN_ROPE_LONG ? r->n_context_orig : INT32_MAX;
 }
 
-tern_status tern_lease_expect(tern_lease *l, size_t n_positions, tern_error *err) {
-    bool is_long = n_positions > (size_t)tern_model_short_texts(l->model);
+tern_status tern_lease_announce_length(tern_lease *l, size_t n_positions, tern_error *err) {
+    bool is_long = n_positions > (size_t)tern_model_short_rope_limit(l->model);
     int32_t left;
     if (is_long == l->is_long) return TERN_OK;
     l->is_long = is_long;
@@ -140,17 +140,17 @@ tern_status tern_lease_expect(tern_lease *l, size_t n_positions, tern_error *err
     return status;
 }
 
-int32_t tern_lease_same_length(const tern_lease *l, int32_t n_positions) {
-    int32_t most = tern_model_short_texts(l->model);
+int32_t tern_lease_rope_limit(const tern_lease *l, int32_t n_positions) {
+    int32_t most = tern_model_short_rope_limit(l->model);
     return l->is_long || n_positions < most ? n_positions : most;
 }
 
-bool tern_model_can_draft(const tern_lease *l) {
-    if (tern_model_short_texts(l->model) < INT32_MAX) return false;
+bool tern_lease_can_draft(const tern_lease *l) {
+    if (tern_model_short_rope_limit(l->model) < INT32_MAX) return false;
     return l->at && l->at->backend->drafts_open && tern_sequence_cuts_freely(l->sequence);
 }
 
-bool tern_model_takes_masks(const tern_lease *l) { return l->at && l->at->backend->takes_masks; }
+bool tern_lease_takes_masks(const tern_lease *l) { return l->at && l->at->backend->takes_masks; }
 
 static tern_status begin_own(tern_lease *l, tern_error *err) {
     if (!l->at) return TERN_OK; // the next placement gets it
@@ -160,19 +160,19 @@ static tern_status begin_own(tern_lease *l, tern_error *err) {
     return status;
 }
 
-tern_status tern_model_drafts_open(tern_lease *l, const tern_draft_table *table, tern_error *err) {
+tern_status tern_lease_open_drafts(tern_lease *l, const tern_draft_table *table, tern_error *err) {
     l->drafts = table;
     tern_status status = begin_own(l, err);
     if (status != TERN_OK) l->drafts = NULL;
     return status;
 }
 
-tern_status tern_model_profile_start(tern_lease *l, tern_error *err) {
+tern_status tern_lease_start_profile(tern_lease *l, tern_error *err) {
     l->profiled = true;
     return begin_own(l, err);
 }
 
-const tern_profile *tern_model_profile(const tern_lease *l) {
+const tern_profile *tern_lease_profile(const tern_lease *l) {
     if (!l->at || !l->own) return NULL;
     tern_placement_begin_use(l->at);
     const tern_profile *p = l->at->backend->profile_read(l->own->instance);
@@ -182,7 +182,7 @@ const tern_profile *tern_model_profile(const tern_lease *l) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-tern_status tern_lease_know(tern_lease *l, size_t n_ids, tern_error *err) {
+tern_status tern_lease_reserve_ids(tern_lease *l, size_t n_ids, tern_error *err) {
     if (n_ids <= l->capacity) return TERN_OK;
     if (tern_array_reserve(TERN_MEM_SESSION, &l->ids, &l->capacity, 0, n_ids) != 0)
         return tern_fail_memory(err, n_ids * sizeof *l->ids);
@@ -199,7 +199,7 @@ static size_t place_of(const tern_lease *l, const int32_t *ids) {
 tern_status tern_lease_make_room(tern_lease *l, size_t n_ids, const int32_t **a, const int32_t **b,
                                  tern_error *err) {
     const size_t at_a = a ? place_of(l, *a) : SIZE_MAX, at_b = b ? place_of(l, *b) : SIZE_MAX;
-    TERN_TRY(tern_lease_know(l, n_ids, err));
+    TERN_TRY(tern_lease_reserve_ids(l, n_ids, err));
     if (at_a != SIZE_MAX) *a = l->ids + at_a;
     if (at_b != SIZE_MAX) *b = l->ids + at_b;
     return TERN_OK;
@@ -207,7 +207,7 @@ tern_status tern_lease_make_room(tern_lease *l, size_t n_ids, const int32_t **a,
 
 tern_status tern_lease_reserve(tern_lease *l, int32_t n_positions, tern_error *err) {
     if (n_positions > l->n_context) n_positions = l->n_context;
-    TERN_TRY(tern_lease_know(l, (size_t)n_positions, err));
+    TERN_TRY(tern_lease_reserve_ids(l, (size_t)n_positions, err));
     if (!l->at) return TERN_OK; // the next placement is asked when needed
     tern_placement_begin_use(l->at);
     tern_status status = tern_sequence_reserve(l->sequence, n_positions, err);
@@ -223,8 +223,8 @@ tern_status tern_lease_reserve_ahead(tern_lease *l, int32_t n_positions, tern_er
     return TERN_OK;
 }
 
-tern_status tern_lease_go_on_from(tern_lease *l, int32_t n_positions, int32_t *n_left,
-                                  tern_error *err) {
+tern_status tern_lease_keep_prefix(tern_lease *l, int32_t n_positions, int32_t *n_left,
+                                   tern_error *err) {
     *n_left = 0;
     if (!l->at) return TERN_OK;
     tern_placement_begin_use(l->at);
@@ -251,7 +251,7 @@ static tern_status share(tern_lease *l, int32_t n_positions, tern_lease *to, ter
 tern_status tern_lease_fork(tern_lease *l, int32_t n_positions, tern_lease *to, tern_error *err) {
     tern_status status = TERN_OK;
     if ((size_t)n_positions > l->n_ids) n_positions = (int32_t)l->n_ids;
-    TERN_TRY(tern_lease_put(to, 0, l->ids, (size_t)n_positions, err));
+    TERN_TRY(tern_lease_set_ids(to, 0, l->ids, (size_t)n_positions, err));
     if (l->at && l->cache == to->cache) {
         tern_placement_begin_use(l->at);
         status = share(l, n_positions, to, err);
@@ -261,7 +261,7 @@ tern_status tern_lease_fork(tern_lease *l, int32_t n_positions, tern_lease *to, 
     return status;
 }
 
-bool tern_lease_cuts_freely(const tern_lease *l) {
+bool tern_lease_forks_anywhere(const tern_lease *l) {
     return l->sequence && tern_sequence_cuts_freely(l->sequence);
 }
 
@@ -287,17 +287,19 @@ void tern_lease_trim(tern_lease *l) {
     l->capacity = kept;
 }
 
-bool tern_lease_fits(const tern_lease *a, const tern_lease *b) { return a->kv_type == b->kv_type; }
+bool tern_lease_can_share_batch(const tern_lease *a, const tern_lease *b) {
+    return a->kv_type == b->kv_type;
+}
 
 const int32_t *tern_lease_ids(const tern_lease *l) { return l->ids; }
 
-tern_status tern_lease_put(tern_lease *l, size_t at, const int32_t *ids, size_t n,
-                           tern_error *err) {
+tern_status tern_lease_set_ids(tern_lease *l, size_t at, const int32_t *ids, size_t n,
+                               tern_error *err) {
     TERN_TRY(tern_lease_make_room(l, at + n, &ids, NULL, err));
-    TERN_TRY(tern_lease_see(l, ids, n, err));
+    TERN_TRY(tern_lease_hold_images(l, ids, n, err));
     if (n) memmove(l->ids + at, ids, n * sizeof *ids);
     if (l->n_ids > at) l->n_ids = at;
-    if (l->n_images) tern_lease_look_away(l, at + n);
+    if (l->n_images) tern_lease_release_images(l, at + n);
     return TERN_OK;
 }
 

@@ -32,19 +32,19 @@ tern_status tern_leases_settle(const tern_work *work, int32_t n_work, const char
 // The lease's image with this row; NULL: none.
 const tern_image_tokens *tern_lease_image(const tern_lease *l, int32_t id);
 // Releases images that are not among the first n_ids.
-void tern_lease_look_away(tern_lease *l, size_t n_ids);
+void tern_lease_release_images(tern_lease *l, size_t n_ids);
 // Refuses parts of images whose rows attend to each other.
 tern_status tern_lease_check_whole(const tern_lease *l, const int32_t *ids, size_t n,
                                    tern_error *err);
 // For n rows with these ids from a position on: where their images end, as in tern_batch.ends.
 // False: none of them is an image's.
-bool tern_lease_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
-                     int32_t *ends);
+bool tern_lease_image_ends(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                           int32_t *ends);
 // RoPE's positions [n, 3] of n rows with these ids after the lease's first ones, if it has images.
 // Returns the offset to add to the positions after them.
-int32_t tern_lease_places(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
-                          int32_t *places);
+int32_t tern_lease_rope_positions(const tern_lease *l, int32_t first, const int32_t *ids, int32_t n,
+                                  int32_t *places);
 // Room for n_ids tokens.
-tern_status tern_lease_know(tern_lease *l, size_t n_ids, tern_error *err);
+tern_status tern_lease_reserve_ids(tern_lease *l, size_t n_ids, tern_error *err);
 
 #endif

@@ -25,9 +25,9 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
     tern_sequence *s = w->lease->sequence;
     int32_t wanted = w->first_pos;
     TERN_TRY(tern_sequence_swap_in(s, err));
-    for (;; wanted = (int32_t)tern_lease_beside(w->lease, (size_t)*first)) {
+    for (;; wanted = (int32_t)tern_lease_last_cut(w->lease, (size_t)*first)) {
         TERN_TRY(tern_sequence_cut(s, wanted, first, err));
-        if (tern_lease_beside(w->lease, (size_t)*first) == (size_t)*first) return TERN_OK;
+        if (tern_lease_last_cut(w->lease, (size_t)*first) == (size_t)*first) return TERN_OK;
     }
 }
 
@@ -35,7 +35,8 @@ static tern_status go_to(const tern_work *w, int32_t *first, tern_error *err) {
 static tern_status lengthen(const tern_work *w, tern_error *err) {
     tern_lease *l = w->lease;
     int32_t left;
-    if (l->is_long || w->first_pos + w->n_ids <= tern_model_short_texts(l->model)) return TERN_OK;
+    if (l->is_long || w->first_pos + w->n_ids <= tern_model_short_rope_limit(l->model))
+        return TERN_OK;
     l->is_long = true;
     TERN_TRY(tern_sequence_swap_in(l->sequence, err));
     return tern_sequence_cut(l->sequence, 0, &left, err);
@@ -88,8 +89,8 @@ static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *
     bool any = false;
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
         tern_chunk *k = &r->chunks[i];
-        k->has_ends =
-            tern_lease_ends(work[i].lease, k->first_pos, r->ids + row, k->n_tokens, r->ends + row);
+        k->has_ends = tern_lease_image_ends(work[i].lease, k->first_pos, r->ids + row, k->n_tokens,
+                                            r->ends + row);
         any |= k->has_ends;
     }
     if (any) b->ends = r->ends;
@@ -103,7 +104,7 @@ static void put_places(const tern_computation *c, tern_batch *b, const tern_work
         const tern_lease *l = work[i].lease;
         tern_chunk *k = &r->chunks[i];
         int32_t *to = r->places + 3 * (size_t)row;
-        k->shift = tern_lease_places(l, k->first_pos, r->ids + row, k->n_tokens, to);
+        k->shift = tern_lease_rope_positions(l, k->first_pos, r->ids + row, k->n_tokens, to);
         for (int32_t t = 0; l->n_images == 0 && t < k->n_tokens; t++)
             to[3 * t] = to[3 * t + 1] = to[3 * t + 2] = k->first_pos + t;
     }
@@ -161,7 +162,7 @@ static int32_t first_part(const tern_lease *l, int32_t first, int32_t missing) {
     int32_t n = l->model->n_batch, left = missing - n;
     if (left <= 0) return missing;
     if (left <= MISSING_MANY && n > 2 * MISSING_MANY) n = missing - MISSING_MANY - 1;
-    return (int32_t)tern_lease_piece(l, l->ids + first, (size_t)missing, (size_t)n);
+    return (int32_t)tern_lease_cut_near(l, l->ids + first, (size_t)missing, (size_t)n);
 }
 
 // The next missing tokens that are many or do not fit into the batch itself; *any false: none.
@@ -314,8 +315,8 @@ static tern_status check_work(const tern_model *m, const tern_work *work, int32_
             (size_t)w->first_pos > w->lease->n_ids || w->first_pos > w->lease->n_context - w->n_ids)
             return tern_fail(err, TERN_ERR_ARGUMENT, "a batch of %d tokens at %d does not fit",
                              (int)w->n_ids, (int)w->first_pos);
-        TERN_TRY(tern_lease_know(w->lease, (size_t)(w->first_pos + w->n_ids), err));
-        TERN_TRY(tern_lease_see(w->lease, w->ids, (size_t)w->n_ids, err));
+        TERN_TRY(tern_lease_reserve_ids(w->lease, (size_t)(w->first_pos + w->n_ids), err));
+        TERN_TRY(tern_lease_hold_images(w->lease, w->ids, (size_t)w->n_ids, err));
         TERN_TRY(tern_lease_check_whole(w->lease, w->ids, (size_t)w->n_ids, err));
     }
     if (n > m->n_batch && tern_model_reads_whole(m))
@@ -348,7 +349,7 @@ static tern_status remember(const tern_work *w, const tern_wants *wants, tern_er
     tern_lease *l = w->lease;
     size_t first = (size_t)w->first_pos, n = (size_t)w->n_ids;
     size_t more = wants->drafting ? (size_t)wants->drafting->n - 1 : 0;
-    TERN_TRY(tern_lease_know(l, first + n + more, err));
+    TERN_TRY(tern_lease_reserve_ids(l, first + n + more, err));
     memmove(l->ids + first, w->ids, n * sizeof *l->ids);
     if (more) memcpy(l->ids + first + n, wants->top_ids, more * sizeof *l->ids);
     l->n_ids = first + n + more;
@@ -360,8 +361,8 @@ static tern_status finish(const tern_computation *c, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_model_begin(tern_computation *c, tern_model *m, const tern_work *work,
-                             int32_t n_work, const tern_wants *wants, tern_error *err) {
+tern_status tern_computation_begin(tern_computation *c, tern_model *m, const tern_work *work,
+                                   int32_t n_work, const tern_wants *wants, tern_error *err) {
     tern_error why = {0};
     *c = (tern_computation){.model = m, .work = work, .n_work = n_work, .wants = *wants};
     TERN_TRY(check_work(m, work, n_work, err));
@@ -392,12 +393,12 @@ static tern_status poll_run(tern_computation *c, bool *done, tern_error *err) {
     return status;
 }
 
-tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
+tern_status tern_computation_poll(tern_computation *c, bool *done, tern_error *err) {
     tern_error why = {0};
     *done = false;
     tern_status status = tern_check_cancelled("the computation", &why);
     if (status != TERN_OK)
-        tern_model_cancel(c);
+        tern_computation_cancel(c);
     else
         status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
     status = move_if_lost(c, status, &why);
@@ -406,7 +407,7 @@ tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err) {
     return status;
 }
 
-void tern_model_cancel(tern_computation *c) {
+void tern_computation_cancel(tern_computation *c) {
     if (!c->run) return; // a placement being opened belongs to the model
     tern_placement_begin_use(c->at);
     abandon(c);
@@ -418,7 +419,7 @@ void tern_model_cancel(tern_computation *c) {
 tern_status tern_model_compute(tern_model *m, const tern_work *work, int32_t n_work,
                                const tern_wants *wants, tern_error *err) {
     tern_computation c;
-    TERN_TRY(tern_model_begin(&c, m, work, n_work, wants, err));
-    for (bool done = false; !done;) TERN_TRY(tern_model_poll(&c, &done, err));
+    TERN_TRY(tern_computation_begin(&c, m, work, n_work, wants, err));
+    for (bool done = false; !done;) TERN_TRY(tern_computation_poll(&c, &done, err));
     return TERN_OK;
 }

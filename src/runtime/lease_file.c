@@ -57,7 +57,7 @@ tern_status tern_lease_read(tern_lease *l, const int32_t *ids, size_t n_ids, ter
                             void *user, tern_error *err) {
     uint8_t is_long;
     if (!l->at) return tern_fail(err, TERN_ERR_DEVICE, "the device was lost");
-    TERN_TRY(tern_lease_put(l, 0, ids, n_ids, err));
+    TERN_TRY(tern_lease_set_ids(l, 0, ids, n_ids, err));
     TERN_TRY(get(user, &is_long, 1, err));
     tern_placement_begin_use(l->at);
     elsewhere e = {.at = l->at, .get = get, .user = user};

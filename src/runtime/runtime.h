@@ -285,27 +285,27 @@ tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_conte
                             tern_kv_type kv_type, tern_error *err);
 void tern_lease_close(tern_lease *lease); // NULL is allowed
 // The longest text that uses RoPE's factors for shorter texts (TERN_ROPE_LONG); INT32_MAX: all do.
-int32_t tern_model_short_texts(const tern_model *m);
+int32_t tern_model_short_rope_limit(const tern_model *m);
 // Announces the final length, so that the right RoPE factors are used from the start; states with
 // the others are recomputed. Without it, a lease that outgrows its factors is recomputed at that
 // point.
-tern_status tern_lease_expect(tern_lease *lease, size_t n_positions, tern_error *err);
+tern_status tern_lease_announce_length(tern_lease *lease, size_t n_positions, tern_error *err);
 // The last position, at most n_positions, that the lease can reach with its current factors.
-int32_t tern_lease_same_length(const tern_lease *lease, int32_t n_positions);
+int32_t tern_lease_rope_limit(const tern_lease *lease, int32_t n_positions);
 // Takes the memory for positions up to n_positions, so that computing them allocates nothing.
 tern_status tern_lease_reserve(tern_lease *lease, int32_t n_positions, tern_error *err);
 // The same and, if there is memory, also for positions that its device may compute ahead.
 tern_status tern_lease_reserve_ahead(tern_lease *lease, int32_t n_positions, tern_error *err);
 // Another text begins with the first n_positions of this one. *n_left: how many of them need not be
 // recomputed. If all, further texts can continue from there, too.
-tern_status tern_lease_go_on_from(tern_lease *lease, int32_t n_positions, int32_t *n_left,
-                                  tern_error *err);
+tern_status tern_lease_keep_prefix(tern_lease *lease, int32_t n_positions, int32_t *n_left,
+                                   tern_error *err);
 // `to`, which is new and has the same n_context and kv_type, begins with the first n_positions of
 // this lease. They share the states as far as these can go back there; the rest is computed when it
 // is first used.
 tern_status tern_lease_fork(tern_lease *lease, int32_t n_positions, tern_lease *to,
                             tern_error *err);
-bool tern_lease_cuts_freely(const tern_lease *lease); // any prefix forks as it is
+bool tern_lease_forks_anywhere(const tern_lease *lease); // any prefix forks as it is
 // Moves its states to the host's memory until it computes again.
 tern_status tern_lease_swap_out(tern_lease *lease, tern_error *err);
 uint64_t tern_lease_bytes(const tern_lease *lease); // of its states on the device
@@ -316,19 +316,20 @@ tern_status tern_lease_write(tern_lease *lease, int32_t n_positions, tern_sequen
 tern_status tern_lease_read(tern_lease *lease, const int32_t *ids, size_t n_ids,
                             tern_sequence_get get, void *user, tern_error *err);
 // Holds the images whose rows are among the ids. TERN_ERR_ARGUMENT: an unknown image.
-tern_status tern_lease_see(tern_lease *lease, const int32_t *ids, size_t n, tern_error *err);
+tern_status tern_lease_hold_images(tern_lease *lease, const int32_t *ids, size_t n,
+                                   tern_error *err);
 // If an image's rows attend to each other (tern_tower.both_ways), texts are only cut between
 // images. The ids begin at such a cut, and the lease holds their images. Returns how many ids,
 // about n, can be computed at once.
-size_t tern_lease_piece(const tern_lease *lease, const int32_t *ids, size_t n_ids, size_t n);
+size_t tern_lease_cut_near(const tern_lease *lease, const int32_t *ids, size_t n_ids, size_t n);
 // The last such cut among the lease's first n ids.
-size_t tern_lease_beside(const tern_lease *lease, size_t n);
+size_t tern_lease_last_cut(const tern_lease *lease, size_t n);
 // The timeline of `from`, of the same n_context and kv_type, becomes this lease's; `from` is empty.
 tern_status tern_lease_take(tern_lease *lease, tern_lease *from, tern_error *err);
 // Gives back room that no position uses.
 void tern_lease_trim(tern_lease *lease);
 // Whether two leases of a model can be in one batch.
-bool tern_lease_fits(const tern_lease *a, const tern_lease *b);
+bool tern_lease_can_share_batch(const tern_lease *a, const tern_lease *b);
 // The tokens of the timeline [all computed or put]; valid until the lease is used.
 const int32_t *tern_lease_ids(const tern_lease *lease);
 // Makes room for n_ids tokens. If *a and *b (either may be NULL) point into the lease's own ids,
@@ -337,8 +338,8 @@ tern_status tern_lease_make_room(tern_lease *lease, size_t n_ids, const int32_t 
                                  const int32_t **b, tern_error *err);
 // Writes tokens where they will be computed, from position `at` on; states from there on are
 // forgotten. The ids may be the lease's own.
-tern_status tern_lease_put(tern_lease *lease, size_t at, const int32_t *ids, size_t n,
-                           tern_error *err);
+tern_status tern_lease_set_ids(tern_lease *lease, size_t at, const int32_t *ids, size_t n,
+                               tern_error *err);
 
 // How many tokens a batch may have so that each row has the same bits as alone, at most n_batch.
 int32_t tern_model_same_bits(tern_model *model);
@@ -374,31 +375,31 @@ typedef struct tern_computation {
 } tern_computation;
 // Begins a batch of any number of leases of one model, at most n_batch tokens, without waiting for
 // it. Each lease may be used by one thread at a time.
-tern_status tern_model_begin(tern_computation *c, tern_model *model, const tern_work *work,
-                             int32_t n_work, const tern_wants *wants, tern_error *err);
+tern_status tern_computation_begin(tern_computation *c, tern_model *model, const tern_work *work,
+                                   int32_t n_work, const tern_wants *wants, tern_error *err);
 // Continues a batch: to be called until *done or a failure; both end it. If the device
 // is lost meanwhile, further polls move the leases to another one and recompute their states there
 // first. Never waits.
-tern_status tern_model_poll(tern_computation *c, bool *done, tern_error *err);
+tern_status tern_computation_poll(tern_computation *c, bool *done, tern_error *err);
 // Begins a batch, and waits for it.
 tern_status tern_model_compute(tern_model *model, const tern_work *work, int32_t n_work,
                                const tern_wants *wants, tern_error *err);
 // Cancels a batch, without waiting: no results are written, and the leases recompute its tokens if
 // needed.
-void tern_model_cancel(tern_computation *c);
+void tern_computation_cancel(tern_computation *c);
 // The most works in a batch.
 int32_t tern_model_works_max(tern_model *model);
 
-bool tern_model_can_draft(const tern_lease *lease);
+bool tern_lease_can_draft(const tern_lease *lease);
 // Whether a batch may restrict its greatest scores to allowed tokens. Never changes.
-bool tern_model_takes_masks(const tern_lease *lease);
+bool tern_lease_takes_masks(const tern_lease *lease);
 // From now on batches may ask for drafts from the table, which must outlive the lease.
-tern_status tern_model_drafts_open(tern_lease *lease, const tern_draft_table *table,
+tern_status tern_lease_open_drafts(tern_lease *lease, const tern_draft_table *table,
                                    tern_error *err);
 // Times each kernel from now on; a lease that moves starts over.
-tern_status tern_model_profile_start(tern_lease *lease, tern_error *err);
-const tern_profile *tern_model_profile(const tern_lease *lease); // NULL: not started
+tern_status tern_lease_start_profile(tern_lease *lease, tern_error *err);
+const tern_profile *tern_lease_profile(const tern_lease *lease); // NULL: not started
 // One line about the last move; NULL: none since the last call.
-const char *tern_model_notice(tern_lease *lease);
+const char *tern_lease_notice(tern_lease *lease);
 
 #endif

@@ -58,7 +58,7 @@ tern_status tern_reader_begin(tern_reader *r, tern_error *err) {
         ids += r->works[i].n_ids;
     }
     const tern_wants wants = {.outputs = {r->output, r->input}, .data = {r->rows, r->input_rows}};
-    TERN_TRY(tern_model_begin(&r->now, r->m, r->works, (int32_t)r->n, &wants, err));
+    TERN_TRY(tern_computation_begin(&r->now, r->m, r->works, (int32_t)r->n, &wants, err));
     r->is_running = true;
     return TERN_OK;
 }
@@ -90,7 +90,7 @@ static tern_status report(const tern_reader *r, tern_error *err) {
 }
 
 tern_status tern_reader_poll(tern_reader *r, bool *done, tern_error *err) {
-    tern_status status = tern_model_poll(&r->now, done, err);
+    tern_status status = tern_computation_poll(&r->now, done, err);
     r->is_running = status == TERN_OK && !*done;
     if (status != TERN_OK || !*done) return status;
     TERN_TRY(take_step(r, err));
@@ -134,7 +134,7 @@ tern_status tern_reader_finish(tern_reader *r, tern_error *err) {
 }
 
 void tern_reader_close(tern_reader *r) {
-    if (r->is_running) tern_model_cancel(&r->now);
+    if (r->is_running) tern_computation_cancel(&r->now);
     r->is_running = false;
     for (size_t i = 0; i < r->n_leases; i++) tern_lease_close(r->leases[i]);
     tern_free(r->leases);

@@ -48,10 +48,10 @@ tern_status tern_device_drafts_open(tern_speculator *sp, const tern_session *s, 
     tern_device_drafts *d = &sp->device;
     bool only_chains = p->chains && !p->lookup && !p->online && !p->draft_model && !p->draft;
     if (!only_chains || p->threshold > 0 || p->token_cost > 0 || sp->params.max_length < 1 ||
-        !tern_model_can_draft(s->lease))
+        !tern_lease_can_draft(s->lease))
         return TERN_OK;
     TERN_TRY(fill_table(&d->table, p->chains, err));
-    TERN_TRY(tern_model_drafts_open(s->lease, &d->table, err));
+    TERN_TRY(tern_lease_open_drafts(s->lease, &d->table, err));
     while (d->n_arms < TERN_DEVICE_ARMS && arm_tokens[d->n_arms] <= 1 + sp->params.max_length)
         d->n_arms++;
     tern_device_drafts_begin(d);

@@ -245,9 +245,9 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     TERN_TRY(tern_lease_reserve_ahead(s->lease, (int32_t)(room < most ? room : most), err));
     // Compute the last one again: its scores are needed.
     size_t common = tern_session_keep_common(s, ids, n, 1), n_reused;
-    TERN_TRY(tern_lease_expect(s->lease, n, err));
+    TERN_TRY(tern_lease_announce_length(s->lease, n, err));
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
-    TERN_TRY(tern_lease_put(s->lease, common, ids + common, n - common, err));
+    TERN_TRY(tern_lease_set_ids(s->lease, common, ids + common, n - common, err));
     g->n_left = n - common;
     g->is_prompt = g->is_settled = true;
     g->id = g->chosen = -1;
@@ -303,7 +303,7 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
 static bool needs_all(const tern_generation *g) {
     const tern_session *s = g->s;
     return tern_sampler_need(&g->sampler) == 0 || s->n_each_logprobs > 0 ||
-           (tern_constraint_binds(&g->constraint) && !tern_model_takes_masks(s->lease)) ||
+           (tern_constraint_binds(&g->constraint) && !tern_lease_takes_masks(s->lease)) ||
            (s->speculator && s->speculator->params.threshold > 0);
 }
 
@@ -354,10 +354,10 @@ static const int32_t *lacked(const tern_generation *g) {
 static size_t keep_images(const tern_generation *g, size_t n) {
     size_t n_batch = (size_t)g->s->model->n_batch, rest = n_batch - g->n_fed % n_batch;
     size_t few = (size_t)tern_model_same_bits(g->s->model);
-    size_t whole = tern_lease_piece(g->s->lease, lacked(g), g->n_left, n);
+    size_t whole = tern_lease_cut_near(g->s->lease, lacked(g), g->n_left, n);
     if (rest > g->n_left) rest = g->n_left;
     if (whole == n || few >= n_batch || whole >= rest || rest - whole > few) return whole;
-    return tern_lease_piece(g->s->lease, lacked(g), g->n_left, rest);
+    return tern_lease_cut_near(g->s->lease, lacked(g), g->n_left, rest);
 }
 
 // A batch can snapshot one position, so a piece ends at the requested fork, unless that would make
@@ -420,9 +420,9 @@ static tern_status plan_step(tern_generation *g, tern_wants *wants, tern_error *
     if (sp && g->n_more == 0) {
         size_t n_max = (n_left < room ? n_left : room) - 1, next = s->n_tokens + 1;
         // A rejected draft must not have moved the text into a longer length class.
-        size_t end = (size_t)tern_lease_same_length(s->lease, (int32_t)(next + n_max));
+        size_t end = (size_t)tern_lease_rope_limit(s->lease, (int32_t)(next + n_max));
         if (end >= next) n_max = end - next;
-        TERN_TRY(tern_lease_put(s->lease, s->n_tokens, &g->id, 1, err));
+        TERN_TRY(tern_lease_set_ids(s->lease, s->n_tokens, &g->id, 1, err));
         TERN_TRY(tern_speculator_draft(sp, tern_session_tokens(s), s->n_tokens + 1,
                                        n_max < TERN_DRAFT_MAX ? (int32_t)n_max : TERN_DRAFT_MAX,
                                        err));
@@ -565,13 +565,13 @@ static bool is_sure(const tern_generation *g, const tern_scores *x, size_t row, 
 // the text had begun there.
 static tern_status shift(tern_generation *g, tern_error *err) {
     tern_session *s = g->s;
-    size_t keep = tern_lease_beside(s->lease, (size_t)s->desc.n_keep), n = s->n_tokens - keep;
-    g->gap = tern_lease_piece(s->lease, tern_session_tokens(s) + keep, n, n > 1 ? n / 2 : 1);
+    size_t keep = tern_lease_last_cut(s->lease, (size_t)s->desc.n_keep), n = s->n_tokens - keep;
+    g->gap = tern_lease_cut_near(s->lease, tern_session_tokens(s) + keep, n, n > 1 ? n / 2 : 1);
     g->n_left = s->n_tokens - keep - g->gap;
     g->n_fed = 0;
     s->n_tokens = keep;
     tern_speculator_cut(s->speculator, keep);
-    return tern_lease_expect(s->lease, keep + g->n_left, err);
+    return tern_lease_announce_length(s->lease, keep + g->n_left, err);
 }
 
 // Uses the caller's refit. The last chosen token is not in the timeline yet: the next step appends
@@ -584,8 +584,8 @@ static tern_status refit(tern_generation *g, tern_error *err) {
     if (status == TERN_OK) status = tern_session_check_ids(s, ids.ids, ids.n, err);
     if (status == TERN_OK) {
         size_t common = tern_session_keep_common(s, ids.ids, ids.n, 0);
-        status = tern_lease_put(s->lease, common, ids.ids + common, ids.n - common, err);
-        if (status == TERN_OK) status = tern_lease_expect(s->lease, ids.n, err);
+        status = tern_lease_set_ids(s->lease, common, ids.ids + common, ids.n - common, err);
+        if (status == TERN_OK) status = tern_lease_announce_length(s->lease, ids.n, err);
         g->gap = g->n_fed = 0;
         g->n_left = ids.n - common;
     }

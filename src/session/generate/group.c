@@ -143,7 +143,7 @@ static void land(tern_group *group) {
 
 // Drops the results of the batch in flight.
 static void give_up_step(tern_group *group) {
-    if (group->in_flight) tern_model_cancel(&group->computation);
+    if (group->in_flight) tern_computation_cancel(&group->computation);
     land(group);
     group->n_planned = group->next = group->n_now = 0;
     group->in_step = group->awaits = false;
@@ -365,7 +365,7 @@ static size_t count_next(const tern_group *group) {
         const tern_work *w = &group->works[i];
         n_tokens += w->n_ids;
         if (n_tokens > group->model->n_batch || !group->plan[i].g ||
-            !tern_lease_fits(first->lease, w->lease))
+            !tern_lease_can_share_batch(first->lease, w->lease))
             break;
     }
     return i - group->next;
@@ -413,8 +413,8 @@ static tern_status begin_batch(tern_group *group, tern_error *err) {
     group->started = tern_seconds();
     tern_cancel_enter(&scope, request_of(group));
     tern_status status =
-        tern_model_begin(&group->computation, group->model, group->works + group->next,
-                         (int32_t)group->n_now, &group->wants, err);
+        tern_computation_begin(&group->computation, group->model, group->works + group->next,
+                               (int32_t)group->n_now, &group->wants, err);
     tern_cancel_leave(&scope);
     return status;
 }
@@ -527,7 +527,7 @@ static tern_status go_on(tern_group *group, tern_error *err) {
     if (group->in_flight) {
         tern_cancel_scope scope;
         tern_cancel_enter(&scope, request_of(group));
-        tern_status status = tern_model_poll(&group->computation, &done, err);
+        tern_status status = tern_computation_poll(&group->computation, &done, err);
         tern_cancel_leave(&scope);
         if (status == TERN_OK && !done) return TERN_OK;
         land(group);

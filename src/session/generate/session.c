@@ -51,7 +51,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     tern_status status =
         tern_kv_choose(&model->graphs[0].fused, s->n_context, *kv_type, kv_type, err);
     if (status == TERN_OK) status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
-    if (status == TERN_OK && desc->profile) status = tern_model_profile_start(s->lease, err);
+    if (status == TERN_OK && desc->profile) status = tern_lease_start_profile(s->lease, err);
     if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
         status = tern_speculator_open(&s->speculator, s, err);
     if (status != TERN_OK) {
@@ -138,7 +138,7 @@ tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows,
     TERN_NEED(s);
     TERN_NEED(rows);
     TERN_NEED(n_rows);
-    const tern_profile *p = tern_model_profile(s->lease);
+    const tern_profile *p = tern_lease_profile(s->lease);
     *rows = NULL;
     *n_rows = 0;
     if (!p) return tern_fail(err, TERN_ERR_ARGUMENT, "the session was opened without a profile");
@@ -151,7 +151,7 @@ tern_status tern_session_profile(tern_session *s, const tern_profile_row **rows,
     return TERN_OK;
 }
 
-const char *tern_session_notice(tern_session *s) { return s ? tern_model_notice(s->lease) : NULL; }
+const char *tern_session_notice(tern_session *s) { return s ? tern_lease_notice(s->lease) : NULL; }
 size_t tern_session_n_tokens(const tern_session *s) { return s ? s->n_tokens : 0; }
 
 const int32_t *tern_session_generated(const tern_session *s, size_t *n_ids) {
@@ -223,12 +223,12 @@ static tern_status append(tern_session *s, const int32_t *ids, size_t n, const w
     TERN_TRY(tern_session_check_ids(s, ids, n, err));
     // The ids may be the timeline's own, which moves as it grows.
     TERN_TRY(tern_lease_make_room(s->lease, s->n_tokens + n, &ids, NULL, err));
-    TERN_TRY(tern_lease_see(s->lease, ids, n, err));
-    TERN_TRY(tern_lease_expect(s->lease, s->n_tokens + n, err));
+    TERN_TRY(tern_lease_hold_images(s->lease, ids, n, err));
+    TERN_TRY(tern_lease_announce_length(s->lease, s->n_tokens + n, err));
     for (size_t done = 0; done < n;) {
         size_t left = n - done, batch_max = (size_t)s->model->n_batch;
         size_t take = left < batch_max ? left : batch_max;
-        take = tern_lease_piece(s->lease, ids + done, left, take);
+        take = tern_lease_cut_near(s->lease, ids + done, left, take);
         size_t n_later = left - take; // tokens of later batches
         size_t outputs = w->n_outputs > n_later ? w->n_outputs - n_later : 0;
         if (outputs > take) outputs = take;
@@ -260,7 +260,7 @@ size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_id
     const int32_t *tokens = tern_session_tokens(s);
     size_t most = n_ids > n_again ? n_ids - n_again : 0, common = 0;
     while (common < s->n_tokens && common < most && tokens[common] == ids[common]) common++;
-    common = tern_lease_beside(s->lease, common);
+    common = tern_lease_last_cut(s->lease, common);
     s->n_tokens = common; // later keys and values are overwritten before use
     tern_speculator_cut(s->speculator, common);
     return common;
@@ -268,7 +268,7 @@ size_t tern_session_keep_common(tern_session *s, const int32_t *ids, size_t n_id
 
 tern_status tern_session_count_reused(tern_session *s, size_t *n_reused, tern_error *err) {
     int32_t n_left;
-    TERN_TRY(tern_lease_go_on_from(s->lease, (int32_t)s->n_tokens, &n_left, err));
+    TERN_TRY(tern_lease_keep_prefix(s->lease, (int32_t)s->n_tokens, &n_left, err));
     *n_reused = (size_t)n_left;
     return TERN_OK;
 }
@@ -356,7 +356,7 @@ tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_t
 }
 
 bool tern_session_cuts_freely(const tern_session *s) {
-    return s && tern_lease_cuts_freely(s->lease);
+    return s && tern_lease_forks_anywhere(s->lease);
 }
 
 tern_status tern_session_swap_out(tern_session *s, tern_error *err) {

@@ -482,7 +482,8 @@ static void check_pieces(const char *oracle) {
     const int32_t *ids = tensor(&golden, "greedy_ids", &n_all);
     REQUIRE(ids);
     REQUIRE_OK(tern_model_open(&model, oracle, NULL, &err), err);
-    size_t n_vocab = (size_t)model->info.n_vocab, n_short = (size_t)tern_model_short_texts(model);
+    size_t n_vocab = (size_t)model->info.n_vocab,
+           n_short = (size_t)tern_model_short_rope_limit(model);
     float *want = malloc(n_all * n_vocab * sizeof *want), *got = malloc(n_all * n_vocab * 4);
     for (size_t i = 0; i < (n_all > n_short ? 6 : 3); i++) {
         size_t n = i >= 3 || n_all < n_short ? n_all : n_short, from = n > n_short ? n_short : 0;
