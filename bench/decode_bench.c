@@ -457,7 +457,7 @@ static void build(bench *b, const tern_config *c) {
     const tern_arch *const *all = tern_arch_list(&n);
     tern_graph_init(&b->graph);
     while (i < n && strcmp(all[i]->name, "qwen3") != 0) i++;
-    need(b->is_qwen3 ? tern_model_build_main(&b->graph, all[i], c, &err)
+    need(b->is_qwen3 ? tern_arch_build_main(&b->graph, all[i], c, &err)
                      : tern_build_decoder(&b->graph, c, &err),
          &err);
 }

@@ -18,11 +18,14 @@ same='^src/input/([a-z]*/)?(tok_[a-z]*|learn|template_model)\.c:|^src/formats/hf
 found=$(grep -rnFe "$names" src apps --include='*.c' --include='*.h' --include='*.inl' |
     grep -vE '^src/models/|^[^:]*_test\.c:|^[^:]*fixture\.h:' | grep -vE "$same" |
     sed 's://.*::' | grep -Fe "$names" || true)
-found="$found$(grep -rnE 'tern_arch_[a-z0-9]+\b' src apps tests tools bench fuzz examples --include='*.[ch]' |
-    grep -vE '^src/models/|tern_arch_(list|fresh)\b' || true)"
+symbols=$(grep -rhoE '^extern const tern_arch tern_arch_[a-z0-9_]+|^const tern_arch tern_arch_[a-z0-9_]+' src/models |
+    sed 's/.* //' | sort -u)
+[ -n "$symbols" ] || { echo "src/models: no symbols of architectures were found" >&2; exit 1; }
+found="$found$(grep -rnwFe "$symbols" src apps tests tools bench fuzz examples --include='*.[ch]' |
+    grep -v '^src/models/' || true)"
 if [ -n "$found" ]; then
     echo "$found" >&2
-    echo "  ^ src/models alone names architectures: ask tern_arch or tern_model_row" >&2
+    echo "  ^ src/models alone names architectures: ask tern_arch or tern_arch_row" >&2
     status=1
 fi
 # Marks of no family alone: those of vocabularies that tern itself learns, words of help, and the kind

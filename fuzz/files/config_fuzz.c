@@ -97,7 +97,7 @@ static void write_again(const tern_arch *arch, const tern_config *c) {
     tern_config_write_json(arch, c, "bfloat16", NULL, &factors, &text);
     if (!text.failed) {
         tern_status status = open_file(&again, text.ptr, text.len, &err);
-        if (status == TERN_OK) status = tern_model_read(again, &arch_again, &found, &err);
+        if (status == TERN_OK) status = tern_arch_read(again, &arch_again, &found, &err);
         fuzz_require(status == TERN_OK || status == TERN_ERR_MEMORY);
         if (status == TERN_OK)
             fuzz_require(found.n_embd == c->n_embd && found.n_layers == c->n_layers &&
@@ -117,10 +117,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     tern_config c;
     tern_error err;
     if (open_file(&file, (const char *)bytes, n, &err) == TERN_OK &&
-        tern_model_read(file, &arch, &c, &err) == TERN_OK) {
+        tern_arch_read(file, &arch, &c, &err) == TERN_OK) {
         write_again(arch, &c);
         const tern_graph_row *rows[TERN_GRAPHS_MAX];
-        int n_graphs = c.n_layers <= LAYERS_MAX ? tern_model_graphs(arch, &c, rows) : 0;
+        int n_graphs = c.n_layers <= LAYERS_MAX ? tern_arch_graphs(arch, &c, rows) : 0;
         fuzz_require(n_graphs > 0 || c.n_layers > LAYERS_MAX); // what can be read can be computed
         for (int i = 0; i < n_graphs; i++) use_graph(rows[i], &c);
     }

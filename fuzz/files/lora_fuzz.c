@@ -19,7 +19,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     fuzz_require(tiny_model_write(path, &desc, &err) == TERN_OK &&
                  tern_file_open(&base, path, &err) == TERN_OK &&
-                 tern_model_read(base, &arch, &config, &err) == TERN_OK);
+                 tern_arch_read(base, &arch, &config, &err) == TERN_OK);
     return 0;
 }
 

@@ -73,8 +73,8 @@ static tern_status find_arch(const tern_file *file, tern_config_source *s, const
 
 // ---- Its config --------------------------------------------------------------------------------
 
-tern_status tern_model_read_watched(const tern_file *file, const tern_config_watch *watch,
-                                    const tern_arch **arch, tern_config *c, tern_error *err) {
+tern_status tern_arch_read_watched(const tern_file *file, const tern_config_watch *watch,
+                                   const tern_arch **arch, tern_config *c, tern_error *err) {
     struct tern_config_odd odd = {0};
     tern_config_source s = {.file = file, .odd = &odd, .watch = watch};
     *c = (tern_config){0};
@@ -84,9 +84,9 @@ tern_status tern_model_read_watched(const tern_file *file, const tern_config_wat
     return tern_fail(err, TERN_ERR_FORMAT, "config: %s is not %s", odd.key, odd.expected);
 }
 
-tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *c,
-                            tern_error *err) {
-    return tern_model_read_watched(file, NULL, arch, c, err);
+tern_status tern_arch_read(const tern_file *file, const tern_arch **arch, tern_config *c,
+                           tern_error *err) {
+    return tern_arch_read_watched(file, NULL, arch, c, err);
 }
 
 // ---- Its tower ---------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ static bool is_namesake(const tern_arch *arch, const tern_arch *of) {
 }
 
 // A model with its tower may be of another architecture than its text alone.
-bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower) {
+bool tern_arch_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower) {
     tern_str name = {NULL, 0};
     int64_t n_out = 0;
     bool deep = false;

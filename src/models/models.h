@@ -351,23 +351,23 @@ typedef struct tern_arch {
 } tern_arch;
 
 // The architecture of a file; checks the config for sense (no zero, no absurd size).
-tern_status tern_model_read(const tern_file *file, const tern_arch **arch, tern_config *config,
-                            tern_error *err);
-tern_status tern_model_read_watched(const tern_file *file, const tern_config_watch *watch,
-                                    const tern_arch **arch, tern_config *config, tern_error *err);
+tern_status tern_arch_read(const tern_file *file, const tern_arch **arch, tern_config *config,
+                           tern_error *err);
+tern_status tern_arch_read_watched(const tern_file *file, const tern_config_watch *watch,
+                                   const tern_arch **arch, tern_config *config, tern_error *err);
 // Fails, with its name, on a tensor that none of the graphs (as the architecture built them) reads:
 // without it, this would be another model. The architecture lists those that may be left out; see
-// also tern_model_ignores.
-tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
-                                     const tern_config *c, const tern_graph *const *graphs,
-                                     int n_graphs, tern_error *err);
+// also tern_arch_ignores.
+tern_status tern_arch_refuse_unread(const tern_file *file, const tern_arch *arch,
+                                    const tern_config *c, const tern_graph *const *graphs,
+                                    int n_graphs, tern_error *err);
 // Whether the file's tensors are those that the architecture's graphs read: none missing, none
 // extra, in shapes and types that can run. Needs memory for the graphs during the call.
-tern_status tern_model_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
-                             tern_error *err);
+tern_status tern_arch_check(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                            tern_error *err);
 // Why a tensor of the file may be left out; NULL: it may not.
-const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
-                               const char *name);
+const char *tern_arch_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                              const char *name);
 // The architecture's; NULL: it has none.
 static inline const tern_tower *tern_tower_of(const tern_arch *arch) {
     return arch->media ? arch->media->tower : NULL;
@@ -379,60 +379,60 @@ static inline const tern_speaker *tern_speaker_of(const tern_arch *arch) {
     return arch->media ? arch->media->speaker : NULL;
 }
 // Whether the tower of a GGUF (llama.cpp's mmproj) fits this model.
-bool tern_model_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower);
+bool tern_arch_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower);
 // The graphs that a model of this config has, the main one first. Returns how many.
-int tern_model_graphs(const tern_arch *arch, const tern_config *c,
-                      const tern_graph_row *out[TERN_GRAPHS_MAX]);
+int tern_arch_graphs(const tern_arch *arch, const tern_config *c,
+                     const tern_graph_row *out[TERN_GRAPHS_MAX]);
 // Fails if the file lacks layers of its config.
-tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch,
-                                    const tern_config *c, tern_error *err);
+tern_status tern_arch_check_layers(const tern_file *file, const tern_arch *arch,
+                                   const tern_config *c, tern_error *err);
 // The main graph of a config's model, whatever the file.
-tern_status tern_model_build_main(tern_graph *g, const tern_arch *arch, const tern_config *c,
-                                  tern_error *err);
+tern_status tern_arch_build_main(tern_graph *g, const tern_arch *arch, const tern_config *c,
+                                 tern_error *err);
 // The same for a file, which must have all layers.
-tern_status tern_model_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
-                             const tern_config *c, tern_error *err);
+tern_status tern_arch_build(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                            const tern_config *c, tern_error *err);
 // All graphs, into graphs[0 ..]; a value that flows between two has the same shape and type in
 // both. *n: how many were begun; the caller frees them with tern_graph_free, also after a failure.
-tern_status tern_model_build_all(tern_graph *graphs, int *n, const tern_file *file,
-                                 const tern_arch *arch, const tern_config *c, tern_error *err);
+tern_status tern_arch_build_all(tern_graph *graphs, int *n, const tern_file *file,
+                                const tern_arch *arch, const tern_config *c, tern_error *err);
 // The latest graph before `graph` that makes the value of its input v; -1: none.
-int tern_model_flow(const tern_graph *const *graphs, int graph, tern_vid v);
+int tern_arch_flow(const tern_graph *const *graphs, int graph, tern_vid v);
 const tern_arch *const *tern_arch_list(size_t *n);
 // The architecture that training from scratch uses, with BitLinears or without.
 const tern_arch *tern_arch_fresh(bool bitlinear);
 // The tensor with this GGUF name, in either kind of file; NULL: not there.
-const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
-                                     const char *gguf_name);
+const tern_tensor *tern_arch_tensor(const tern_file *file, const tern_arch *arch,
+                                    const char *gguf_name);
 // The tensor of a graph's weight, its shape and type checked.
 // If a folder stores several as one tensor, *out is its share of the rows.
-tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
-                              tern_tensor *out, tern_error *err);
+tern_status tern_arch_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
+                             tern_tensor *out, tern_error *err);
 // A share of a tensor's rows.
 tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares);
 // The numbers that the graph reads, if they differ from the file's; NULL: they do not, or the
 // tensor is not small. The caller frees them with tern_free.
-tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
-                               const char *gguf_name, float **out, tern_error *err);
+tern_status tern_arch_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
+                              const char *gguf_name, float **out, tern_error *err);
 // Weights in a rotated basis (hadamard.c): whether a file declares them; a graph that computes with
 // them; their signs, which are weights of graphs but not tensors: the caller frees them with
 // tern_free.
-bool tern_model_is_rotated(const tern_file *file);
-tern_status tern_model_rotate(tern_graph *g, const tern_file *file, const tern_arch *arch,
-                              const tern_config *c, tern_error *err);
-bool tern_model_is_sign(const char *name);
-tern_status tern_model_signs(const tern_file *file, int64_t width, float **out, tern_error *err);
+bool tern_arch_is_rotated(const tern_file *file);
+tern_status tern_arch_rotate(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                             const tern_config *c, tern_error *err);
+bool tern_tensor_is_sign(const char *name);
+tern_status tern_arch_signs(const tern_file *file, int64_t width, float **out, tern_error *err);
 // The Hugging Face name for a GGUF name and the reverse, into a buffer of `size`; false: unknown.
-bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
-bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
+bool tern_arch_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
+bool tern_arch_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
 // The name of a GGUF tensor in graphs and llama.cpp; some files use another.
-bool tern_model_name_usual(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
+bool tern_arch_name_usual(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 // A tensor's row by its GGUF name, or NULL; and its role, VECTOR if unknown.
-const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_name);
-tern_role tern_model_role(const tern_arch *arch, const char *gguf_name);
+const tern_tensor_row *tern_arch_row(const tern_arch *arch, const char *gguf_name);
+tern_role tern_arch_role(const tern_arch *arch, const char *gguf_name);
 // The number in GGUF's "blk.7.ffn_up.weight", -1: not in a block. rest (may be NULL): the text
 // after the second period.
-int tern_model_block_of(const char *gguf_name, const char **rest);
+int tern_tensor_block(const char *gguf_name, const char **rest);
 // "q", "down" ... of a role that adapters can be trained for, or NULL.
 const char *tern_role_name(tern_role role);
 
@@ -543,7 +543,7 @@ tern_status tern_config_write_vision(tern_gguf_writer *w, const tern_config *c);
 void tern_config_write_vision_json(const tern_arch *arch, const tern_config *c, const char *text,
                                    tern_strbuf *out);
 // Whether a tensor belongs to the vision tower, by its GGUF name.
-bool tern_model_is_seen(const char *gguf_name);
+bool tern_tensor_is_vision(const char *gguf_name);
 // RoPE's factors for shorter and for longer texts (TERN_ROPE_LONG).
 typedef struct tern_rope_factors {
     float of[2][TERN_ROPE_PAIRS_MAX];
@@ -570,14 +570,14 @@ typedef struct tern_moves {
     tern_order rows, columns;
 } tern_moves;
 // The moves for a tensor between the two formats.
-tern_moves tern_model_moves(const tern_arch *arch, const tern_config *c, const char *gguf_name);
+tern_moves tern_arch_moves(const tern_arch *arch, const tern_config *c, const char *gguf_name);
 // The row of one format that becomes row `row` of the other.
 int64_t tern_order_source(const tern_order *order, int64_t row, bool to_gguf);
 // Puts the columns of a row in the other format's order; `scratch` has the same length.
 void tern_order_columns(const tern_order *order, bool to_gguf, float *row, int64_t n,
                         float *scratch);
 // How GGUF's numbers differ from the file's for this row.
-tern_change tern_model_change(const tern_file *file, const tern_tensor_row *row);
+tern_change tern_arch_change(const tern_file *file, const tern_tensor_row *row);
 // Changes numbers from one format's to the other's, in place.
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n);
 

@@ -87,7 +87,7 @@ static tern_status look_at(const tern_weight_source *s, bool *damaged, tern_erro
 
 static tern_status find_signs(const tern_model *m, const tern_value *v, tern_weight_source *s,
                               float **numbers, tern_error *err) {
-    TERN_TRY(tern_model_signs(m->file, v->cols, numbers, err));
+    TERN_TRY(tern_arch_signs(m->file, v->cols, numbers, err));
     s->name = v->name;
     s->type = TERN_DTYPE_F32;
     s->n_rows = 1;
@@ -102,9 +102,9 @@ static tern_status find_source(tern_model *m, const tern_value *v, tern_weight_s
     if (find_adapter_source(m, v, s)) return TERN_OK;
     tern_tensor found;
     const tern_tensor *t = &found;
-    if (tern_model_is_sign(v->name)) return find_signs(m, v, s, numbers, err);
-    TERN_TRY(tern_model_weight(m->file, m->arch, v, &found, err));
-    TERN_TRY(tern_model_numbers(m->file, m->arch, t, v->name, numbers, err));
+    if (tern_tensor_is_sign(v->name)) return find_signs(m, v, s, numbers, err);
+    TERN_TRY(tern_arch_weight(m->file, m->arch, v, &found, err));
+    TERN_TRY(tern_arch_numbers(m->file, m->arch, t, v->name, numbers, err));
     s->name = t->name;
     s->type = *numbers ? TERN_DTYPE_F32 : t->type;
     s->n_rows = v->rows;
@@ -196,7 +196,7 @@ int tern_model_graph_find(const tern_model *m, const char *name, tern_error *err
 int tern_model_flow_from(const tern_model *m, int graph, tern_vid v) {
     const tern_graph *built[TERN_GRAPHS_MAX];
     for (int i = 0; i < m->n_graphs; i++) built[i] = &m->graphs[i].built;
-    return tern_model_flow(built, graph, v);
+    return tern_arch_flow(built, graph, v);
 }
 
 tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err) {
@@ -372,8 +372,8 @@ static tern_status build_graphs(tern_model *m, tern_error *err) {
     const tern_graph_row *rows[TERN_GRAPHS_MAX];
     tern_graph built[TERN_GRAPHS_MAX];
     tern_status status =
-        tern_model_build_all(built, &m->n_graphs, m->file, m->arch, &m->config, err);
-    tern_model_graphs(m->arch, &m->config, rows);
+        tern_arch_build_all(built, &m->n_graphs, m->file, m->arch, &m->config, err);
+    tern_arch_graphs(m->arch, &m->config, rows);
     for (int i = 0; i < m->n_graphs; i++) {
         m->graphs[i].built = built[i];
         m->graphs[i].name = rows[i]->name;
@@ -385,7 +385,7 @@ static tern_status build_graphs(tern_model *m, tern_error *err) {
 static tern_status refuse_unread(const tern_model *m, tern_error *err) {
     const tern_graph *built[TERN_GRAPHS_MAX];
     for (int i = 0; i < m->n_graphs; i++) built[i] = &m->graphs[i].built;
-    return tern_model_refuse_unread(m->file, m->arch, &m->config, built, m->n_graphs, err);
+    return tern_arch_refuse_unread(m->file, m->arch, &m->config, built, m->n_graphs, err);
 }
 
 // Tokens computed at once. A text that is read as a whole must fit.
@@ -414,7 +414,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
         return TERN_OK;
     }
     TERN_TRY_GOTO(tern_file_need_weights(m->file, err));
-    TERN_TRY_GOTO(tern_model_read(m->file, &m->arch, &m->config, err));
+    TERN_TRY_GOTO(tern_arch_read(m->file, &m->arch, &m->config, err));
     TERN_TRY_GOTO(tern_tower_add(m->file, m->path, &m->arch, &m->config, desc->mmproj, err));
     if (desc->pooling != TERN_POOLING_NONE) pool_as(&m->config, desc->pooling);
     TERN_TRY_GOTO(open_text(m, desc, err));

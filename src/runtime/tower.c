@@ -61,7 +61,7 @@ static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, 
                        bool asked, tern_error *err) {
     tern_file *tower;
     TERN_TRY(tern_file_open(&tower, path, err));
-    if (!asked && !tern_model_fits_tower(*arch, c, tower)) {
+    if (!asked && !tern_arch_fits_tower(*arch, c, tower)) {
         tern_file_close(tower);
         return TERN_OK;
     }
@@ -69,7 +69,7 @@ static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, 
     const tern_tower *own = tern_tower_of(*arch);
     bool joins = own && own->joined && tern_str_is(tern_file_projector(tower), own->projector);
     TERN_TRY(tern_file_add_tower(file, tower, joins, err));
-    TERN_TRY(tern_model_read(file, arch, c, err));
+    TERN_TRY(tern_arch_read(file, arch, c, err));
     if (c->vision.n_layers) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a %s reads no images in texts", path,
                      (*arch)->name);

@@ -34,7 +34,7 @@ static tern_status read_init(tern_trainer *t, tern_error *err) {
     tern_config *c = &t->config;
     TERN_TRY(tern_file_open(&t->tokenizer_file, t->desc.init, err));
     TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
-    TERN_TRY(tern_model_read(t->tokenizer_file, &t->arch, c, err));
+    TERN_TRY(tern_arch_read(t->tokenizer_file, &t->arch, c, err));
     tern_config_order_as_gguf(t->arch, c);
     if (c->n_labels) return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes no vectors");
     return TERN_OK;

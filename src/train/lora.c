@@ -74,7 +74,7 @@ static tern_status read_targets(const char *list, unsigned *out, tern_error *err
 static tern_status check_ops(const tern_trainer *t, tern_error *err) {
     tern_graph g;
     tern_graph_init(&g);
-    tern_status status = tern_model_build(&g, t->base->file, t->arch, &t->config, err);
+    tern_status status = tern_arch_build(&g, t->base->file, t->arch, &t->config, err);
     const char *op = status == TERN_OK ? tern_graph_untrainable(&g) : NULL;
     if (op)
         status = tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -98,7 +98,7 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     TERN_TRY(read_targets(d->lora_targets, &b->targets, err));
     TERN_TRY(tern_file_open(&b->file, d->init, err));
     tern_status status = tern_file_need_weights(b->file, err);
-    if (status == TERN_OK) status = tern_model_read(b->file, &t->arch, &t->config, err);
+    if (status == TERN_OK) status = tern_arch_read(b->file, &t->arch, &t->config, err);
     if (status == TERN_OK) tern_config_order_as_gguf(t->arch, &t->config);
     if (status == TERN_OK) status = check_ops(t, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);
@@ -128,9 +128,9 @@ void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
 // Parts of a matrix that folders have as one get no adapter: no program would load it.
 static int64_t rank_of(const void *ctx, const char *weight) {
     const tern_trainer *t = ctx;
-    const tern_tensor_row *row = tern_model_row(t->arch, weight);
+    const tern_tensor_row *row = tern_arch_row(t->arch, weight);
     if (row && row->shares) return 0;
-    bool is_target = t->base->targets & bit_of(tern_model_role(t->arch, weight));
+    bool is_target = t->base->targets & bit_of(tern_arch_role(t->arch, weight));
     return is_target ? t->desc.lora_rank : 0;
 }
 
@@ -155,7 +155,7 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
             g->values[n->in[1]].producer >= 0 ? &g->nodes[g->values[n->in[1]].producer] : NULL;
         tern_vid w = made ? made->in[0] : n->in[1];
         if (!is_base(&g->values[w])) continue;
-        TERN_TRY(tern_model_weight(b->file, t->arch, &g->values[w], &x, err));
+        TERN_TRY(tern_arch_weight(b->file, t->arch, &g->values[w], &x, err));
         tern_matrix m = tern_tensor_matrix(&x);
         TERN_TRY(tern_ternary_find(&m, made != NULL, &b->kinds[w], err));
         bool head = g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
@@ -166,9 +166,9 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
 
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     tern_lora_base *b = t->base;
-    TERN_TRY(tern_model_build(g, t->base->file, t->arch, &t->config, err));
-    TERN_TRY(tern_model_refuse_unread(t->base->file, t->arch, &t->config, &(const tern_graph *){g},
-                                      1, err));
+    TERN_TRY(tern_arch_build(g, t->base->file, t->arch, &t->config, err));
+    TERN_TRY(tern_arch_refuse_unread(t->base->file, t->arch, &t->config, &(const tern_graph *){g},
+                                     1, err));
     TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
     bool any = false;
     for (size_t v = 0; v < g->n_values; v++) any |= tern_lora_is_trained(&g->values[v]);
@@ -243,7 +243,7 @@ static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_
                                tern_error *err) {
     tern_lora_base *b = t->base;
     tern_tensor found;
-    TERN_TRY(tern_model_weight(b->file, t->arch, v, &found, err));
+    TERN_TRY(tern_arch_weight(b->file, t->arch, v, &found, err));
     if (!v->is_matrix && !v->is_table) { // files have vectors as columns, too
         found.ne[0] = (uint64_t)v->cols;
         found.ne[1] = (uint64_t)v->rows;
@@ -251,10 +251,10 @@ static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_
     }
     const tern_tensor *x = &found;
     rows r = {.tensor = x, .is_ternary = kind->is_ternary, .scale = kind->scale};
-    const tern_tensor_row *facts = tern_model_row(t->arch, v->name);
+    const tern_tensor_row *facts = tern_arch_row(t->arch, v->name);
     if (b->file->kind == TERN_FILE_HF && facts) {
-        r.moves = tern_model_moves(t->arch, &t->config, v->name);
-        r.change = tern_model_change(b->file, facts);
+        r.moves = tern_arch_moves(t->arch, &t->config, v->name);
+        r.change = tern_arch_change(b->file, facts);
     }
     r.scratch = tern_alloc_array(TERN_MEM_MISC, (size_t)x->ne[0], sizeof *r.scratch);
     if (!r.scratch) return tern_fail_memory(err, (size_t)x->ne[0] * sizeof *r.scratch);

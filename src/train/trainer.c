@@ -148,7 +148,7 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_graph_init(&t->train.graph);
     tern_graph_init(&t->update.graph);
     TERN_TRY(t->base ? tern_lora_build(t, &t->train.graph, err)
-                     : tern_model_build_main(&t->train.graph, t->arch, &t->config, err));
+                     : tern_arch_build_main(&t->train.graph, t->arch, &t->config, err));
     TERN_TRY(t->contrastive
                  ? tern_graph_train_vectors(&t->train.graph, tern_contrastive_n_vectors(t), err)
                  : tern_graph_train(&t->train.graph, err));
@@ -234,7 +234,7 @@ static bool may_begin_with(const tern_slot *s, const tern_tensor *x, tern_ternar
 
 static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
                                    float *data, tern_error *err) {
-    const tern_tensor *x = tern_model_tensor(file, t->arch, s->name);
+    const tern_tensor *x = tern_arch_tensor(file, t->arch, s->name);
     tern_ternary_kind kind;
     if (!x || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows || !may_begin_with(s, x, &kind))
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -278,14 +278,14 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
     tern_config config;
     TERN_TRY(tern_file_open(&file, t->desc.init, err));
     tern_status status = tern_file_need_weights(file, err);
-    if (status == TERN_OK) status = tern_model_read(file, &arch, &config, err);
+    if (status == TERN_OK) status = tern_arch_read(file, &arch, &config, err);
     if (status == TERN_OK && (arch != t->arch || config.rope.halves != t->config.rope.halves))
         status = tern_fail(err, TERN_ERR_ARGUMENT,
                            "%s is a %s model; convert it to the GGUF of a %s one first",
                            t->desc.init, arch->name, t->arch->name);
     if (status == TERN_OK && !t->contrastive) // an embedding model may lack layers and a head
-        status = tern_model_refuse_unread(file, arch, &config,
-                                          &(const tern_graph *){&t->train.graph}, 1, err);
+        status = tern_arch_refuse_unread(file, arch, &config,
+                                         &(const tern_graph *){&t->train.graph}, 1, err);
     if (status == TERN_OK) status = init_slots(t, file, err);
     tern_file_close(file);
     return status;

@@ -473,11 +473,11 @@ static int write_adapter(const char *model, const char *folder) {
         for (size_t v = 0; ok && v < m->graphs[0].built.n_values; v++) {
             const tern_value *x = &m->graphs[0].built.values[v];
             char hf[128];
-            tern_role role = tern_model_role(m->arch, x->name);
-            const tern_tensor_row *row = tern_model_row(m->arch, x->name);
+            tern_role role = tern_arch_role(m->arch, x->name);
+            const tern_tensor_row *row = tern_arch_row(m->arch, x->name);
             if (x->parts || (row && row->shares)) continue; // refused
             if (x->kind != TERN_VALUE_WEIGHT || !x->is_matrix || role == TERN_ROLE_HEAD ||
-                role == TERN_ROLE_TABLE || !tern_model_name_to_hf(m->arch, x->name, hf, sizeof hf))
+                role == TERN_ROLE_TABLE || !tern_arch_name_to_hf(m->arch, x->name, hf, sizeof hf))
                 continue;
             hf[strlen(hf) - strlen(".weight")] = 0;
             n += pass;

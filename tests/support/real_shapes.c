@@ -152,7 +152,7 @@ static tern_status write_numbers(shape_writer *s, tern_dtype type, uint64_t n, f
 // ---- Tensors -----------------------------------------------------------------------------------
 
 static tern_dtype type_of(const shape_writer *s, const tern_value *v) {
-    tern_role role = tern_model_role(s->arch, v->name);
+    tern_role role = tern_arch_role(s->arch, v->name);
     bool plain = role == TERN_ROLE_VECTOR || role == TERN_ROLE_FLOATS;
     return plain || v->cols % (int64_t)tern_dtype_block_n(s->type) ? TERN_DTYPE_F32 : s->type;
 }
@@ -216,7 +216,7 @@ tern_status real_shape_write(const char *path, const real_shape *shape, tern_dty
         s.c.layers[i] =
             (uint8_t)(strchr(letters, shape->layers[(size_t)i % strlen(shape->layers)]) - letters);
     tern_graph_init(&g);
-    tern_status status = tern_model_build_main(&g, s.arch, &s.c, err);
+    tern_status status = tern_arch_build_main(&g, s.arch, &s.c, err);
     if (status == TERN_OK) status = tern_gguf_writer_open(&s.w, path, 0, err);
     if (status == TERN_OK) status = put_all(&s, &g, shape->name);
     tern_gguf_writer_free(s.w);

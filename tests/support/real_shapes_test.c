@@ -29,7 +29,7 @@ static double count(const real_shape *s, const tern_arch *arch, const uint8_t *l
     tern_config c = s->config;
     memcpy(c.layers, layers, sizeof c.layers);
     tern_graph_init(&g);
-    CHECK_MSG(tern_model_build_main(&g, arch, &c, &err) == TERN_OK, "%s", err.message);
+    CHECK_MSG(tern_arch_build_main(&g, arch, &c, &err) == TERN_OK, "%s", err.message);
     for (size_t i = 0; i < g.n_values; i++)
         if (g.values[i].kind == TERN_VALUE_WEIGHT)
             n += (double)g.values[i].cols * (double)g.values[i].rows;

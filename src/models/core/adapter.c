@@ -105,7 +105,7 @@ static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a
     int64_t rank = (int64_t)a->ne[1];
     bool to_gguf = r->base->kind == TERN_FILE_GGUF;
     tern_moves moves = {0};
-    if (r->file->kind != r->base->kind) moves = tern_model_moves(r->arch, r->config, p->weight);
+    if (r->file->kind != r->base->kind) moves = tern_arch_moves(r->arch, r->config, p->weight);
     TERN_TRY(grow(p, rank, err));
     size_t n_scratch = (size_t)(rank > p->n_in ? rank : p->n_in);
     float *scratch = tern_alloc_array(TERN_MEM_MISC, n_scratch, sizeof *scratch);
@@ -124,13 +124,13 @@ static bool is_plain(const tern_tensor *t) {
 
 static tern_status check_shapes(const reader *r, const tern_tensor *a, const tern_tensor *b,
                                 const char *weight, tern_error *err) {
-    const tern_tensor *w = tern_model_tensor(r->base, r->arch, weight);
-    tern_role role = tern_model_role(r->arch, weight);
+    const tern_tensor *w = tern_arch_tensor(r->base, r->arch, weight);
+    tern_role role = tern_arch_role(r->arch, weight);
     if (!w || role == TERN_ROLE_TABLE || role == TERN_ROLE_HEAD)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: %s", a->name,
                          w ? "adapters of the embedding or the output head are not supported"
                            : "the model has no such matrix");
-    const tern_tensor_row *row = tern_model_row(r->arch, weight);
+    const tern_tensor_row *row = tern_arch_row(r->arch, weight);
     if (w->n_dims == 3 || (row && row->shares))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s: adapters of %s are not supported",
                          a->name, w->n_dims == 3 ? "experts" : "a matrix that GGUF has in pieces");
@@ -284,7 +284,7 @@ static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const c
         strncmp(module, front, sizeof front - 1) ? module : module + sizeof front - 1;
     snprintf(other, sizeof other, "%s.lora_B.weight", module);
     snprintf(hf, sizeof hf, "%s.weight", name);
-    if (!tern_model_name_to_gguf(r->arch, hf, weight, sizeof weight))
+    if (!tern_arch_name_to_gguf(r->arch, hf, weight, sizeof weight))
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: a %s has no matrix %s", a->name,
                          r->arch->name, hf);
     TERN_TRY(find_alpha(r, name, &alpha, err));

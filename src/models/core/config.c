@@ -396,7 +396,7 @@ static tern_status read_quantization(const tern_config_source *s, tern_config *c
 // BitNet's embedding models are not marked in config.json, only by their tensors' names.
 static bool has_own_input_norms(const tern_config_source *s) {
     static const char end[] = "q_proj.norm.weight";
-    const tern_tensor *t = tern_model_tensor(s->file, s->arch, "blk.0.attn_q_norm_in.weight");
+    const tern_tensor *t = tern_arch_tensor(s->file, s->arch, "blk.0.attn_q_norm_in.weight");
     size_t n = t ? strlen(t->name) : 0;
     return n >= sizeof end - 1 && strcmp(t->name + n - (sizeof end - 1), end) == 0;
 }
@@ -416,7 +416,7 @@ static tern_status read_linears(const tern_config_source *s, tern_config *c, ter
 // transformers uses the embedding table if config.json ties it, even if the folder has a head.
 // Without a head it must be tied. The top level takes precedence over the decoder's config.
 static bool has_tied_head(const tern_config_source *s) {
-    if (!tern_model_tensor(s->file, s->arch, "output.weight")) return true;
+    if (!tern_arch_tensor(s->file, s->arch, "output.weight")) return true;
     if (is_gguf(s)) return false;
     const tern_json *whole = tern_json_path(&s->file->config, "tie_word_embeddings");
     if (tern_json_is(whole, TERN_JSON_BOOL)) return tern_json_bool(whole, false);
@@ -530,7 +530,7 @@ static void read_ids(const tern_config_source *s, tern_config *c) {
 }
 
 static tern_status read_table(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_tensor *table = tern_model_tensor(s->file, s->arch, "token_embd.weight");
+    const tern_tensor *table = tern_arch_tensor(s->file, s->arch, "token_embd.weight");
     if (!table || table->n_dims < 2 || table->ne[2] != 1 || table->ne[3] != 1)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor token_embd.weight is missing or not a matrix");

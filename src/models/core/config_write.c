@@ -300,7 +300,7 @@ tern_status tern_config_check_folder(const tern_arch *arch, const tern_config *c
                          " dimensions, which a %s's config.json cannot say: it stays GGUF",
                          (int)c->rope.n_rot, c->head_dim, arch->name);
     bool biases = c->output_biases || c->ff_biases, all = c->qkv_biases == c->output_biases;
-    if (tern_model_row(arch, "blk.0.attn_output.bias") && !is_own &&
+    if (tern_arch_row(arch, "blk.0.attn_output.bias") && !is_own &&
         (!all || (biases && arch->hf_windowed && c->n_window)))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "biases of %s, which a config.json cannot say: it stays GGUF",
@@ -322,7 +322,7 @@ tern_status tern_config_check_gguf(const tern_arch *arch, const tern_config *c, 
     case TERN_ROPE_LONG: factors = "rope_factors_long.weight", name = "longrope"; break;
     default: return TERN_OK;
     }
-    if (c->full_head_dim || tern_model_row(arch, factors)) return TERN_OK;
+    if (c->full_head_dim || tern_arch_row(arch, factors)) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "a %s whose RoPE is scaled (%s) cannot be written as GGUF: there is no place "
                      "for the factors",

@@ -43,7 +43,7 @@ static tern_status refuse(const char *key, const char *why, tern_error *err) {
                      why);
 }
 
-bool tern_model_is_rotated(const tern_file *file) {
+bool tern_arch_is_rotated(const tern_file *file) {
     for (size_t i = 0; i < file->n_metas; i++)
         if (strncmp(file->metas[i].key, PREFIX, strlen(PREFIX)) == 0) return true;
     return false;
@@ -149,7 +149,7 @@ static tern_status rotation_of(void *ctx, const tern_value *w, bool after_table,
                          (long long)w->cols, w->name);
     *out = (tern_rotation){
         .block = (int32_t)r->block, .has_signs = r->has_signs, .inverse = after_table};
-    const tern_tensor_row *row = tern_model_row(r->arch, w->name);
+    const tern_tensor_row *row = tern_arch_row(r->arch, w->name);
     const tern_delta_attrs *d = &r->config->delta;
     if (!r->grouped || !row || row->columns != TERN_ORDER_V_HEADS) return TERN_OK;
     out->groups = d->n_k_heads;
@@ -167,7 +167,7 @@ static tern_status check_used(const contract *r, tern_error *err) {
         size_t n = s.len < sizeof name - 1 ? s.len : sizeof name - 1;
         memcpy(name, s.ptr, n);
         name[n] = 0;
-        if (tern_model_ignores(r->file, r->arch, r->config, name)) continue;
+        if (tern_arch_ignores(r->file, r->arch, r->config, name)) continue;
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          PREFIX "weight_names has %s, which a %s does not multiply with", name,
                          r->arch->name);
@@ -175,10 +175,10 @@ static tern_status check_used(const contract *r, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_model_rotate(tern_graph *g, const tern_file *file, const tern_arch *arch,
-                              const tern_config *c, tern_error *err) {
+tern_status tern_arch_rotate(tern_graph *g, const tern_file *file, const tern_arch *arch,
+                             const tern_config *c, tern_error *err) {
     contract r = {.file = file, .arch = arch, .config = c};
-    if (!tern_model_is_rotated(file)) return TERN_OK;
+    if (!tern_arch_is_rotated(file)) return TERN_OK;
     TERN_TRY(read_contract(&r, err));
     r.is_used = tern_alloc_array(TERN_MEM_GRAPH, (size_t)r.names->n + 1, sizeof *r.is_used);
     if (!r.is_used) return tern_fail_memory(err, (size_t)r.names->n);
@@ -188,9 +188,9 @@ tern_status tern_model_rotate(tern_graph *g, const tern_file *file, const tern_a
     return status;
 }
 
-bool tern_model_is_sign(const char *name) { return strncmp(name, "hadamard.sign.", 14) == 0; }
+bool tern_tensor_is_sign(const char *name) { return strncmp(name, "hadamard.sign.", 14) == 0; }
 
-tern_status tern_model_signs(const tern_file *file, int64_t width, float **out, tern_error *err) {
+tern_status tern_arch_signs(const tern_file *file, int64_t width, float **out, tern_error *err) {
     const tern_meta *widths = find_array(file, PREFIX "sign_widths", false);
     const tern_meta *values = find_array(file, PREFIX "sign_values", false);
     int64_t first = widths && values ? find_signs(widths, width) : -1;

@@ -23,8 +23,8 @@ static tern_order order_of(tern_order_kind kind, const tern_config *c) {
     return (tern_order){0};
 }
 
-tern_moves tern_model_moves(const tern_arch *arch, const tern_config *c, const char *gguf_name) {
-    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+tern_moves tern_arch_moves(const tern_arch *arch, const tern_config *c, const char *gguf_name) {
+    const tern_tensor_row *row = tern_arch_row(arch, gguf_name);
     if (!row) return (tern_moves){0};
     return (tern_moves){order_of(row->rows, c), order_of(row->columns, c)};
 }
@@ -46,7 +46,7 @@ void tern_order_columns(const tern_order *o, bool to_gguf, float *row, int64_t n
 
 // ---- Numbers -----------------------------------------------------------------------------------
 
-tern_change tern_model_change(const tern_file *file, const tern_tensor_row *row) {
+tern_change tern_arch_change(const tern_file *file, const tern_tensor_row *row) {
     bool is_done = file->norms_are_ready && row->change == TERN_CHANGE_PLUS_ONE;
     return is_done ? TERN_CHANGE_NONE : row->change;
 }
@@ -95,10 +95,10 @@ static tern_status turn(const tern_tensor *t, float **out, tern_error *err) {
     return status;
 }
 
-tern_status tern_model_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
-                               const char *gguf_name, float **out, tern_error *err) {
-    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
-    tern_change change = row ? tern_model_change(file, row) : TERN_CHANGE_NONE;
+tern_status tern_arch_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
+                              const char *gguf_name, float **out, tern_error *err) {
+    const tern_tensor_row *row = tern_arch_row(arch, gguf_name);
+    tern_change change = row ? tern_arch_change(file, row) : TERN_CHANGE_NONE;
     bool shaped = change >= TERN_CHANGE_SQUEEZE, hf = file->kind == TERN_FILE_HF;
     *out = NULL;
     if (change == TERN_CHANGE_PADDED) return pad(t, out, err);

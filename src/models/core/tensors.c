@@ -50,25 +50,25 @@ static bool match_gguf(const tern_tensor_row *row, const char *name, int *layer)
     return match(row->gguf, name, layer) || (row->gguf_also && match(row->gguf_also, name, layer));
 }
 
-const tern_tensor_row *tern_model_row(const tern_arch *arch, const char *gguf_name) {
+const tern_tensor_row *tern_arch_row(const tern_arch *arch, const char *gguf_name) {
     int layer;
     for (const tern_tensor_row *row = arch->tensors; row->gguf; row++)
         if (match_gguf(row, gguf_name, &layer)) return row;
     return NULL;
 }
 
-bool tern_model_name_usual(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
+bool tern_arch_name_usual(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
     int layer;
-    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    const tern_tensor_row *row = tern_arch_row(arch, gguf_name);
     return row && match_gguf(row, gguf_name, &layer) && fill(row->gguf, layer, out, size);
 }
 
-tern_role tern_model_role(const tern_arch *arch, const char *gguf_name) {
-    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+tern_role tern_arch_role(const tern_arch *arch, const char *gguf_name) {
+    const tern_tensor_row *row = tern_arch_row(arch, gguf_name);
     return row ? row->role : TERN_ROLE_VECTOR;
 }
 
-int tern_model_block_of(const char *gguf_name, const char **rest) {
+int tern_tensor_block(const char *gguf_name, const char **rest) {
     if (strncmp(gguf_name, "blk.", 4) != 0) return -1;
     int block = 0, digits = 0;
     const char *at = gguf_name + 4;
@@ -87,22 +87,22 @@ const char *tern_role_name(tern_role role) {
     return names[role];
 }
 
-bool tern_model_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
+bool tern_arch_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size) {
     static const char usual[] = "model.";
     int layer;
     char name[128];
-    const tern_tensor_row *row = tern_model_row(arch, gguf_name);
+    const tern_tensor_row *row = tern_arch_row(arch, gguf_name);
     if (!row || !row->hf || !match_gguf(row, gguf_name, &layer) ||
         !fill(row->hf, layer, name, sizeof name))
         return false;
     bool other = arch->hf_prefix && strncmp(name, usual, sizeof usual - 1) == 0 &&
-                 !tern_model_is_seen(gguf_name);
+                 !tern_tensor_is_vision(gguf_name);
     int n = snprintf(out, size, "%s%s", other ? arch->hf_prefix : "",
                      other ? name + sizeof usual - 1 : name);
     return n > 0 && (size_t)n < size;
 }
 
-bool tern_model_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size) {
+bool tern_arch_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size) {
     int layer;
     const char *name = without_prefix(hf_name);
     for (const tern_tensor_row *row = arch->tensors; row->gguf; row++)
@@ -126,20 +126,20 @@ static const tern_tensor *find_name(const tern_file *file, const char *hf) {
 static const tern_tensor *find_in_folder(const tern_file *file, const tern_arch *arch,
                                          const char *gguf_name) {
     char hf[128];
-    if (!tern_model_name_to_hf(arch, gguf_name, hf, sizeof hf)) return NULL;
+    if (!tern_arch_name_to_hf(arch, gguf_name, hf, sizeof hf)) return NULL;
     const tern_tensor *t = find_name(file, hf);
-    const tern_tensor_row *row = t ? NULL : tern_model_row(arch, gguf_name);
+    const tern_tensor_row *row = t ? NULL : tern_arch_row(arch, gguf_name);
     int layer;
     if (!row || !row->hf_also || !match_gguf(row, gguf_name, &layer)) return t;
     return fill(row->hf_also, layer, hf, sizeof hf) ? find_name(file, hf) : NULL;
 }
 
-const tern_tensor *tern_model_tensor(const tern_file *file, const tern_arch *arch,
-                                     const char *gguf_name) {
+const tern_tensor *tern_arch_tensor(const tern_file *file, const tern_arch *arch,
+                                    const char *gguf_name) {
     char also[128];
     if (file->kind == TERN_FILE_HF) return find_in_folder(file, arch, gguf_name);
     const tern_tensor *t = tern_file_tensor(file, gguf_name);
-    const tern_tensor_row *row = t ? NULL : tern_model_row(arch, gguf_name);
+    const tern_tensor_row *row = t ? NULL : tern_arch_row(arch, gguf_name);
     int layer;
     if (!row || !row->gguf_also || !match_gguf(row, gguf_name, &layer)) return t;
     return fill(row->gguf_also, layer, also, sizeof also) ? tern_file_tensor(file, also) : NULL;
@@ -171,28 +171,27 @@ static const char *ignored_by_table(const tern_ignored *list, const char *name) 
     return NULL;
 }
 
-const char *tern_model_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
-                               const char *name) {
+const char *tern_arch_ignores(const tern_file *file, const tern_arch *arch, const tern_config *c,
+                              const char *name) {
     bool gguf = file->kind == TERN_FILE_GGUF;
     const char *why = ignored_by_table(arch->ignored, name);
     char seen[128];
-    if (why && c->vision.n_layers && !gguf &&
-        tern_model_name_to_gguf(arch, name, seen, sizeof seen))
+    if (why && c->vision.n_layers && !gguf && tern_arch_name_to_gguf(arch, name, seen, sizeof seen))
         return NULL; // of a tower that is present
     if (why) return why;
-    int block = gguf && c->n_ignored_blocks ? tern_model_block_of(name, NULL) : -1;
+    int block = gguf && c->n_ignored_blocks ? tern_tensor_block(name, NULL) : -1;
     if (block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)
         return "of a block that predicts further tokens, which is not run";
     if (gguf && strncmp(name, "adam.", 5) == 0 && tern_file_meta(file, "tern.train.step"))
         return "moments of the optimizer, which only training uses";
     if (!gguf && is_packed_scale(file, name)) return "the scale of a packed weight, read with it";
     char other[128];
-    if (c->pooling != TERN_POOLING_NONE && gguf && tern_model_role(arch, name) == TERN_ROLE_HEAD)
+    if (c->pooling != TERN_POOLING_NONE && gguf && tern_arch_role(arch, name) == TERN_ROLE_HEAD)
         return "the head scores next tokens: only vectors of texts are computed";
-    bool known = gguf || tern_model_name_to_gguf(arch, name, other, sizeof other);
+    bool known = gguf || tern_arch_name_to_gguf(arch, name, other, sizeof other);
     if (known && arch->ignores) why = arch->ignores(c, gguf ? name : other);
     if (why) return why;
-    if (gguf || !known || tern_model_role(arch, other) != TERN_ROLE_HEAD) return NULL;
+    if (gguf || !known || tern_arch_role(arch, other) != TERN_ROLE_HEAD) return NULL;
     if (c->pooling != TERN_POOLING_NONE)
         return "the head scores next tokens: only vectors of texts are computed";
     if (c->tied_head) return "config.json ties the head to the embedding table";
@@ -204,28 +203,28 @@ static bool is_read(const tern_file *file, const tern_arch *arch, const tern_gra
                     int n_graphs, const tern_tensor *t) {
     char gguf[128];
     bool known = file->kind == TERN_FILE_HF
-                     ? tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)
-                     : tern_model_name_usual(arch, t->name, gguf, sizeof gguf);
-    const tern_tensor_row *row = known ? tern_model_row(arch, gguf) : NULL;
-    if (row && row->is_computed) return tern_model_tensor(file, arch, gguf) == t;
+                     ? tern_arch_name_to_gguf(arch, t->name, gguf, sizeof gguf)
+                     : tern_arch_name_usual(arch, t->name, gguf, sizeof gguf);
+    const tern_tensor_row *row = known ? tern_arch_row(arch, gguf) : NULL;
+    if (row && row->is_computed) return tern_arch_tensor(file, arch, gguf) == t;
     for (int i = 0; known && i < n_graphs; i++) {
         tern_vid v = tern_graph_find(graphs[i], gguf);
         if (v >= 0 && graphs[i]->values[v].kind == TERN_VALUE_WEIGHT)
-            return tern_model_tensor(file, arch, gguf) == t;
+            return tern_arch_tensor(file, arch, gguf) == t;
     }
     return false;
 }
 
-tern_status tern_model_refuse_unread(const tern_file *file, const tern_arch *arch,
-                                     const tern_config *c, const tern_graph *const *graphs,
-                                     int n_graphs, tern_error *err) {
+tern_status tern_arch_refuse_unread(const tern_file *file, const tern_arch *arch,
+                                    const tern_config *c, const tern_graph *const *graphs,
+                                    int n_graphs, tern_error *err) {
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
         if (is_read(file, arch, graphs, n_graphs, &file->tensors[i]) ||
-            tern_model_ignores(file, arch, c, name))
+            tern_arch_ignores(file, arch, c, name))
             continue;
         char known[128];
-        if (ends_with(name, ".bias") && tern_model_name_to_gguf(arch, name, known, sizeof known))
+        if (ends_with(name, ".bias") && tern_arch_name_to_gguf(arch, name, known, sizeof known))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "tensor %s: a bias that config.json says is not there", name);
         if (ends_with(name, ".bias"))
@@ -291,12 +290,12 @@ static bool can_share(const tern_tensor *t, int shares) {
            t->type != TERN_DTYPE_HF_TERNARY;
 }
 
-tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
-                              tern_tensor *out, tern_error *err) {
-    const tern_tensor *t = tern_model_tensor(file, arch, v->name);
-    const tern_tensor_row *row = tern_model_row(arch, v->name);
+tern_status tern_arch_weight(const tern_file *file, const tern_arch *arch, const tern_value *v,
+                             tern_tensor *out, tern_error *err) {
+    const tern_tensor *t = tern_arch_tensor(file, arch, v->name);
+    const tern_tensor_row *row = tern_arch_row(arch, v->name);
     char hf[128];
-    bool named = file->kind == TERN_FILE_HF && tern_model_name_to_hf(arch, v->name, hf, sizeof hf);
+    bool named = file->kind == TERN_FILE_HF && tern_arch_name_to_hf(arch, v->name, hf, sizeof hf);
     if (t) *out = *t;
     if (named && t && row->shares) {
         if (!can_share(t, row->shares))
@@ -332,13 +331,13 @@ tern_status tern_model_weight(const tern_file *file, const tern_arch *arch, cons
 
 // Looks for the last layer before a graph is built: to build a graph of many missing layers, only
 // to refuse it, would take long.
-tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch,
-                                    const tern_config *c, tern_error *err) {
+tern_status tern_arch_check_layers(const tern_file *file, const tern_arch *arch,
+                                   const tern_config *c, tern_error *err) {
     char name[TERN_NAME_BYTES] = "", wanted[TERN_NAME_BYTES] = "";
     for (const tern_tensor_row *t = arch->tensors; t->gguf; t++) {
         if (!strstr(t->gguf, "%d") || !fill(t->gguf, (int)c->n_layers - 1, name, sizeof name))
             continue;
-        if (tern_model_tensor(file, arch, name)) return TERN_OK;
+        if (tern_arch_tensor(file, arch, name)) return TERN_OK;
         if (!wanted[0]) memcpy(wanted, name, sizeof wanted); // for the message
     }
     return tern_fail(err, TERN_ERR_FORMAT,
@@ -346,6 +345,6 @@ tern_status tern_model_check_layers(const tern_file *file, const tern_arch *arch
                      c->n_layers);
 }
 
-bool tern_model_is_seen(const char *gguf_name) {
+bool tern_tensor_is_vision(const char *gguf_name) {
     return strncmp(gguf_name, "v.", 2) == 0 || strncmp(gguf_name, "mm.", 3) == 0;
 }

@@ -147,7 +147,7 @@ static const tern_tower_size lfm2_sizes[] = {
 
 static tern_status read_lfm2(const tern_config_source *s, const tern_config *c, tern_vision *v,
                              tern_error *err) {
-    const tern_tensor *first = tern_model_tensor(s->file, s->arch, "mm.1.weight");
+    const tern_tensor *first = tern_arch_tensor(s->file, s->arch, "mm.1.weight");
     bool folder = s->file->kind == TERN_FILE_HF;
     tern_str act = tern_config_str(s, NULL, "projector_hidden_act");
     int64_t last = -1;
@@ -164,8 +164,8 @@ static tern_status read_lfm2(const tern_config_source *s, const tern_config *c, 
     if (folder) v->n_out = c->n_embd;
     v->colors_last = folder;
     v->n_between = (int64_t)first->ne[1];
-    v->merge_norm = tern_model_tensor(s->file, s->arch, "mm.input_norm.weight") != NULL;
-    v->merge_biases = tern_model_tensor(s->file, s->arch, "mm.1.bias") != NULL;
+    v->merge_norm = tern_arch_tensor(s->file, s->arch, "mm.input_norm.weight") != NULL;
+    v->merge_biases = tern_arch_tensor(s->file, s->arch, "mm.1.bias") != NULL;
     return TERN_OK;
 }
 

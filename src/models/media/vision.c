@@ -261,7 +261,7 @@ static tern_status check(const tern_config_source *s, const tern_vision *v, cons
 tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_file *tower = s->file->tower;
     bool gguf = s->file->kind == TERN_FILE_GGUF;
-    const tern_tensor *grid = tern_model_tensor(s->file, s->arch, "v.position_embd.weight");
+    const tern_tensor *grid = tern_arch_tensor(s->file, s->arch, "v.position_embd.weight");
     int64_t places = grid && grid->ne[1] <= 1 << 20 ? (int64_t)grid->ne[1] : 0;
     if (!tern_tower_of(s->arch)) return TERN_OK;
     tern_vision v = {.tower = tern_tower_of(s->arch),
@@ -273,7 +273,7 @@ tern_status tern_config_vision(const tern_config_source *s, tern_config *c, tern
                      .end_id = -1,
                      .row_id = -1,
                      .after_id = -1};
-    if (gguf ? !tower : !tern_model_tensor(s->file, s->arch, "v.patch_embd.weight")) return TERN_OK;
+    if (gguf ? !tower : !tern_arch_tensor(s->file, s->arch, "v.patch_embd.weight")) return TERN_OK;
     tern_status status = gguf ? read_clip(s, &v, err) : read_json(s, &v, err);
     while (v.n_side * v.n_side < places) v.n_side++;
     if (status == TERN_OK) status = v.tower->read(s, c, &v, err);

@@ -58,8 +58,8 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 // Adds the difference to the first row of the file's position table (see above).
 static tern_status numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *table,
                            float *x, tern_error *err) {
-    const tern_tensor *whole = tern_model_tensor(file, arch, "class_embd");
-    const tern_tensor *bias = tern_model_tensor(file, arch, "patch_embd.bias");
+    const tern_tensor *whole = tern_arch_tensor(file, arch, "class_embd");
+    const tern_tensor *bias = tern_arch_tensor(file, arch, "patch_embd.bias");
     size_t n_embd = (size_t)table->ne[0];
     if (!whole || !bias || whole->ne[0] != n_embd || bias->ne[0] != n_embd ||
         whole->ne[1] * whole->ne[2] * whole->ne[3] != 1 || bias->n_dims != 1)
@@ -79,7 +79,7 @@ static tern_status numbers(const tern_file *file, const tern_arch *arch, const t
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     int64_t channels = COLORS;
-    const tern_tensor *labels = tern_model_tensor(s->file, s->arch, "cls.output.weight");
+    const tern_tensor *labels = tern_arch_tensor(s->file, s->arch, "cls.output.weight");
     if (!c->n_patch)
         TERN_TRY(tern_config_need(s, "patch_size", "patch_size", 1, PATCH_MAX, &c->n_patch, err));
     if (!c->n_image)
@@ -146,9 +146,9 @@ static int64_t timm_heads(const tern_config_source *s) {
 }
 
 static tern_status timm_sizes(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_tensor *patch = tern_model_tensor(s->file, s->arch, "patch_embd.weight");
-    const tern_tensor *table = tern_model_tensor(s->file, s->arch, "token_embd.weight");
-    const tern_tensor *up = tern_model_tensor(s->file, s->arch, "blk.0.ffn_up.weight");
+    const tern_tensor *patch = tern_arch_tensor(s->file, s->arch, "patch_embd.weight");
+    const tern_tensor *table = tern_arch_tensor(s->file, s->arch, "token_embd.weight");
+    const tern_tensor *up = tern_arch_tensor(s->file, s->arch, "blk.0.ffn_up.weight");
     char name[64];
     if (!patch || !table || !up || patch->n_dims != 4 || table->ne[1] > INT32_MAX)
         return tern_fail(err, TERN_ERR_FORMAT,
@@ -160,7 +160,7 @@ static tern_status timm_sizes(const tern_config_source *s, tern_config *c, tern_
     c->n_image = (int64_t)(sqrt((double)table->ne[1] - 1) + 0.5) * c->n_patch;
     for (c->n_layers = 0; c->n_layers < TERN_LAYERS_MAX; c->n_layers++) {
         snprintf(name, sizeof name, "blk.%d.ffn_up.weight", (int)c->n_layers);
-        if (!tern_model_tensor(s->file, s->arch, name)) break;
+        if (!tern_arch_tensor(s->file, s->arch, name)) break;
     }
     c->n_heads = timm_heads(s);
     if (c->n_heads > 0 && c->n_heads <= 65536) return TERN_OK;

@@ -62,7 +62,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 
 // RoBERTa's first position is the row after the padding token's; a GGUF may lack the rows before.
 static tern_status read_positions(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_tensor *t = tern_model_tensor(s->file, s->arch, "position_embd.weight");
+    const tern_tensor *t = tern_arch_tensor(s->file, s->arch, "position_embd.weight");
     tern_str type = tern_config_str(s, NULL, "model_type");
     int64_t pad = 1, rows = t ? (int64_t)t->ne[1] : 0;
     bool roberta = tern_str_is(type, "roberta") || tern_str_is(type, "xlm-roberta");
@@ -96,14 +96,14 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_tensor *segments = tern_model_tensor(s->file, s->arch, "token_types.weight");
+    const tern_tensor *segments = tern_arch_tensor(s->file, s->arch, "token_types.weight");
     TERN_TRY(refuse_others(s, err));
     TERN_TRY(tern_config_layer_norm_eps(s, "layer_norm_eps", c, err));
     TERN_TRY(read_positions(s, c, err));
     c->n_segments = segments && segments->n_dims == 2 ? (int64_t)segments->ne[1] : 0;
     c->separator_id = -1;
     c->bidirectional = true;
-    const tern_tensor *labels = tern_model_tensor(s->file, s->arch, "cls.output.weight");
+    const tern_tensor *labels = tern_arch_tensor(s->file, s->arch, "cls.output.weight");
     if (labels) { // a classifier of pairs
         c->n_labels = labels->n_dims == 2 ? (int64_t)labels->ne[1] : 1;
         c->pooling = TERN_POOLING_FIRST;

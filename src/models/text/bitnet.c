@@ -20,7 +20,7 @@ static const char *const hf_types[] = {"bitnet", NULL};
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
     c->bitlinear = true;
-    c->sub_norms = tern_model_tensor(s->file, s->arch, "blk.0.attn_sub_norm.weight") != NULL;
+    c->sub_norms = tern_arch_tensor(s->file, s->arch, "blk.0.attn_sub_norm.weight") != NULL;
     return tern_config_pooling(s, c, err);
 }
 

@@ -213,7 +213,7 @@ static tern_status read_encoder(const tern_config_source *s, tern_config *c, ter
     c->bidirectional = true;
     TERN_TRY(tern_config_pooling(s, c, err));
     if (c->pooling == TERN_POOLING_NONE) c->pooling = TERN_POOLING_MEAN;
-    const tern_tensor *dense = tern_model_tensor(s->file, s->arch, "dense_2.weight");
+    const tern_tensor *dense = tern_arch_tensor(s->file, s->arch, "dense_2.weight");
     c->n_dense = dense ? (int64_t)dense->ne[1] : 0;
     return TERN_OK;
 }

@@ -268,7 +268,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     if (!(c->score_cap >= 0) || !isfinite(c->score_cap))
         return tern_fail(err, TERN_ERR_FORMAT, "config: a cap of %g makes no sense", c->score_cap);
     snprintf(key, sizeof key, "blk.%d.ffn_gate.weight", (int)c->n_layers - 1);
-    const tern_tensor *last = tern_model_tensor(s->file, s->arch, key);
+    const tern_tensor *last = tern_arch_tensor(s->file, s->arch, key);
     bool wide = tern_config_bool(s, "use_double_wide_mlp", false);
     c->wide_shared = c->n_shared > 0 && (gguf ? last && (int64_t)last->ne[1] == 2 * c->n_ff : wide);
     return TERN_OK;
@@ -325,7 +325,7 @@ static const char *ignores(const tern_config *c, const char *gguf_name) {
     const char *part;
     if (strcmp(gguf_name, "rope_freqs.weight") == 0)
         return "RoPE's frequencies are computed from the config";
-    int layer = tern_model_block_of(gguf_name, &part);
+    int layer = tern_tensor_block(gguf_name, &part);
     if (layer < 0 || !is_shared(c, layer)) return NULL;
     if (strncmp(part, "attn_k", 6) == 0 || strncmp(part, "attn_v", 6) == 0)
         return "of a layer that reads the keys and values of another";

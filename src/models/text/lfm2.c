@@ -132,7 +132,7 @@ static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_
         char name[64];
         float w;
         snprintf(name, sizeof name, "blk.%d.rope_rate", (int)i);
-        const tern_tensor *t = tern_model_tensor(s->file, s->arch, name);
+        const tern_tensor *t = tern_arch_tensor(s->file, s->arch, name);
         if (!t) continue;
         if (t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3] != 1 || !tern_dtype_is_float(t->type) ||
             c->rope.scaling != TERN_ROPE_NONE)
@@ -167,7 +167,7 @@ static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_
     v->frames_are_places = s->file->kind == TERN_FILE_GGUF
                                ? places != 0
                                : tern_config_json(s, "tokens_per_frame") != NULL;
-    const tern_tensor *speaker = tern_model_tensor(s->file, s->arch, "speaker.weight");
+    const tern_tensor *speaker = tern_arch_tensor(s->file, s->arch, "speaker.weight");
     if (speaker && speaker->n_dims == 2 && (int64_t)speaker->ne[1] == c->n_embd &&
         speaker->ne[0] <= 1 << 16)
         v->n_speaker = (int64_t)speaker->ne[0];
@@ -269,7 +269,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     TERN_TRY(tern_config_need(s, "shortconv.l_cache", "conv_L_cache", 2, 8, &taps, err));
     c->conv_taps = (int32_t)taps;
     // The width is config.json's number times a factor, rounded; the tensor has the result.
-    const tern_tensor *gate = tern_model_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
+    const tern_tensor *gate = tern_arch_tensor(s->file, s->arch, "blk.0.ffn_gate.weight");
     if (!gguf && gate) c->n_ff = (int64_t)gate->ne[1];
     TERN_TRY(read_speech(s, c, err));
     TERN_TRY(tern_config_vision(s, c, err));

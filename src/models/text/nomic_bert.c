@@ -49,7 +49,7 @@ static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    const tern_tensor *segments = tern_model_tensor(s->file, s->arch, "token_types.weight");
+    const tern_tensor *segments = tern_arch_tensor(s->file, s->arch, "token_types.weight");
     double base;
     TERN_TRY(refuse_others(s, err));
     TERN_TRY(tern_config_layer_norm_eps(s, "layer_norm_epsilon", c, err));

@@ -123,7 +123,7 @@ static tern_status choose(tern_speech *s, int32_t code, int32_t *out, tern_error
 
 // The voice's vector, projected to the width of the model's rows.
 static tern_status make_voice(tern_speech *s, float *row, tern_error *err) {
-    const tern_tensor *t = tern_model_tensor(s->m->file, s->m->arch, "speaker.weight");
+    const tern_tensor *t = tern_arch_tensor(s->m->file, s->m->arch, "speaker.weight");
     size_t n = s->params.n_speaker, n_rows = (size_t)s->m->config.n_embd;
     float *w = t ? tern_alloc_array(TERN_MEM_SESSION, n * n_rows, sizeof *w) : NULL;
     if (!w) return tern_fail_memory(err, n * n_rows * sizeof *w);

@@ -149,18 +149,18 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
     const char *name = t->name;
     size_t n = strlen(name);
     bool from_gguf = c->file->kind == TERN_FILE_GGUF, known;
-    *skip = tern_model_ignores(c->file, c->arch, &c->config, name) != NULL ||
+    *skip = tern_arch_ignores(c->file, c->arch, &c->config, name) != NULL ||
             (!c->to_gguf && is_rope_factors(name));
     if (*skip) return TERN_OK;
-    if (from_gguf && c->to_gguf && tern_model_name_usual(c->arch, name, it->name, sizeof it->name))
+    if (from_gguf && c->to_gguf && tern_arch_name_usual(c->arch, name, it->name, sizeof it->name))
         return TERN_OK;
     if (from_gguf == c->to_gguf) {
         known = n < sizeof it->name;
         if (known) memcpy(it->name, name, n + 1);
     } else if (c->to_gguf) {
-        known = tern_model_name_to_gguf(c->arch, name, it->name, sizeof it->name);
+        known = tern_arch_name_to_gguf(c->arch, name, it->name, sizeof it->name);
     } else {
-        known = tern_model_name_to_hf(c->arch, name, it->name, sizeof it->name);
+        known = tern_arch_name_to_hf(c->arch, name, it->name, sizeof it->name);
     }
     if (known) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not one of a %s", name,
@@ -170,7 +170,7 @@ static tern_status map_name(const conversion *c, const tern_tensor *t, item *it,
 const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,
                                    size_t n) {
     if (c->file->kind == TERN_FILE_GGUF) return t->name;
-    return tern_model_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
+    return tern_arch_name_to_gguf(c->arch, t->name, buffer, n) ? buffer : t->name;
 }
 
 // ---- Tensors that are one in one world and several in the other ---------------------------------
@@ -200,8 +200,8 @@ static const tern_tensor *keep_view(conversion *c, tern_tensor view) {
 static tern_status add_shares(conversion *c, const tern_tensor *t, const tern_tensor_row *row,
                               tern_error *err) {
     char layer_name[128], name[128];
-    tern_model_name_to_gguf(c->arch, t->name, layer_name, sizeof layer_name);
-    int layer = tern_model_block_of(layer_name, NULL);
+    tern_arch_name_to_gguf(c->arch, t->name, layer_name, sizeof layer_name);
+    int layer = tern_tensor_block(layer_name, NULL);
     if (layer < 0) layer = 0;
     for (const tern_tensor_row *r = row; is_row_of(r, row->hf); r++) {
         tern_tensor view = tern_tensor_share(t, r->share, r->shares);
@@ -217,7 +217,7 @@ static tern_status add_shares(conversion *c, const tern_tensor *t, const tern_te
 static tern_status add_joined(conversion *c, const tern_tensor *t, const tern_tensor_row *row,
                               const char *name, tern_error *err) {
     char other[128];
-    int layer = tern_model_block_of(t->name, NULL);
+    int layer = tern_tensor_block(t->name, NULL);
     tern_tensor all = *t;
     tern_blob *list = &c->blobs[c->n_blobs];
     if (row->share > 0) return TERN_OK;
@@ -272,7 +272,7 @@ static tern_status add_tensor(conversion *c, const tern_tensor *t, tern_error *e
     TERN_TRY(map_name(c, t, &it, &skip, err));
     if (skip) return TERN_OK;
     const tern_tensor_row *row =
-        tern_model_row(c->arch, tern_convert_gguf_name(c, t, buffer, sizeof buffer));
+        tern_arch_row(c->arch, tern_convert_gguf_name(c, t, buffer, sizeof buffer));
     if (row && row->shares && from_gguf != c->to_gguf)
         return c->to_gguf ? add_shares(c, t, row, err) : add_joined(c, t, row, it.name, err);
     if (!c->to_gguf && from_gguf && t->n_dims == 4 && row && row->columns == TERN_ORDER_COLORS)
@@ -593,12 +593,12 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY(tern_file_open_foreign(&c->file, in, err));
     tern_status status = TERN_OK;
     TERN_TRY_GOTO(tern_file_need_weights(c->file, err));
-    TERN_TRY_GOTO(tern_model_read(c->file, &c->arch, &c->config, err));
-    TERN_TRY_GOTO(tern_model_check(c->file, c->arch, &c->config, err));
+    TERN_TRY_GOTO(tern_arch_read(c->file, &c->arch, &c->config, err));
+    TERN_TRY_GOTO(tern_arch_check(c->file, c->arch, &c->config, err));
     if (!c->to_gguf)
         TERN_TRY_GOTO(tern_tower_add(c->file, in, &c->arch, &c->config, c->desc->mmproj, err));
     take_vision(c);
-    if (tern_model_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
+    if (tern_arch_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,
                                 "the weights are in a rotated basis (prism.hadamard.*), %s",
                                 c->to_gguf ? "into which no adapter can be merged"

@@ -107,7 +107,7 @@ static mix_part part_of(const char *name) {
 }
 
 static int layer_of(const char *name) {
-    int layer = tern_model_block_of(name, NULL);
+    int layer = tern_tensor_block(name, NULL);
     return layer < 0 ? 0 : layer;
 }
 

@@ -50,7 +50,7 @@ static void name_merger(const tern_vision *v, item *it) {
 
 static tern_status add_tensor(conversion *t, const tern_tensor *from, tern_error *err) {
     item it = {.from = from};
-    bool known = tern_model_name_to_gguf(t->arch, from->name, it.name, sizeof it.name);
+    bool known = tern_arch_name_to_gguf(t->arch, from->name, it.name, sizeof it.name);
     if (!known || (strncmp(it.name, "v.", 2) != 0 && strncmp(it.name, "mm.", 3) != 0))
         return TERN_OK;
     bool is_patch = strcmp(it.name, PATCH) == 0;

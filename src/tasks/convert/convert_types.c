@@ -237,7 +237,7 @@ static void choose_float_type(const conversion *c, item *it) {
 
 static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_name,
                                       tern_error *err) {
-    if (!c->to_gguf && tern_model_is_seen(gguf_name)) { // its matrices are few: floats
+    if (!c->to_gguf && tern_tensor_is_vision(gguf_name)) { // its matrices are few: floats
         choose_float_type(c, it);
         return TERN_OK;
     }
@@ -329,16 +329,16 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     char buffer[128];
     const tern_tensor *t = it->from;
     const char *name = tern_convert_gguf_name(c, t, buffer, sizeof buffer);
-    const tern_tensor_row *row = tern_model_row(c->arch, name);
+    const tern_tensor_row *row = tern_arch_row(c->arch, name);
     bool head = row && (row->role == TERN_ROLE_TABLE || row->role == TERN_ROLE_HEAD);
     it->adapter = tern_adapters_find(&c->adapters, name);
     it->to_gguf = c->to_gguf;
     if ((c->file->kind == TERN_FILE_HF) == c->to_gguf && row) {
-        it->moves = tern_model_moves(c->arch, &c->config, name);
-        it->change = tern_model_change(c->file, row);
+        it->moves = tern_arch_moves(c->arch, &c->config, name);
+        it->change = tern_arch_change(c->file, row);
         it->is_column = row->gguf_column;
         it->taps = row->taps;
-    } else if (row && row->change != tern_model_change(c->file, row)) {
+    } else if (row && row->change != tern_arch_change(c->file, row)) {
         it->change = row->change; // a folder's, from a GGUF, where it is already done
     }
     // Norms and other small numbers: exact, and every loader expects this.

@@ -56,7 +56,7 @@ typedef struct rig {
 static tern_status fill_source(subject *s, const tern_arch *arch, size_t v, tern_error *err) {
     const tern_value *value = &s->built.values[v];
     bool is_vector = !value->is_matrix && !value->is_table && value->rows == 1;
-    const tern_tensor_row *row = arch ? tern_model_row(arch, value->name) : NULL;
+    const tern_tensor_row *row = arch ? tern_arch_row(arch, value->name) : NULL;
     bool decays = row && row->change == TERN_CHANGE_MINUS_EXP; // negative, else states would grow
     int64_t n_rows = value->rows;
     size_t n = (size_t)(n_rows * value->cols);
@@ -106,7 +106,7 @@ static trial trial_of(const shape *sh) {
 
 static tern_status subject_open(subject *s, const trial *t, tern_error *err) {
     tern_graph_init(&s->built);
-    TERN_TRY(t->arch ? tern_model_build_main(&s->built, t->arch, &t->config, err)
+    TERN_TRY(t->arch ? tern_arch_build_main(&s->built, t->arch, &t->config, err)
                      : tern_build_decoder(&s->built, &t->config, err));
     size_t n = s->built.n_values;
     s->sources = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *s->sources);

@@ -40,7 +40,7 @@ typedef struct paper {
 // ---- Looking -----------------------------------------------------------------------------------
 
 static bool is_head(const paper *p, const tern_value *v) {
-    tern_role role = tern_model_role(p->arch, v->name);
+    tern_role role = tern_arch_role(p->arch, v->name);
     return role == TERN_ROLE_HEAD || role == TERN_ROLE_TABLE;
 }
 
@@ -64,7 +64,7 @@ static tern_status count_codes(paper *p, const tern_matrix *m, const tern_ternar
 static tern_status look_at_matrix(paper *p, tern_vid w, bool rounded, tern_error *err) {
     const tern_value *v = &p->built.values[w];
     tern_tensor t;
-    TERN_TRY(tern_model_weight(p->file, p->arch, v, &t, err));
+    TERN_TRY(tern_arch_weight(p->file, p->arch, v, &t, err));
     p->n_linears++;
     p->n_bytes += t.bytes;
     p->n_weights += t.ne[0] * t.ne[1];
@@ -180,7 +180,7 @@ static void judge_architecture(paper *p) {
     static const char *const acts[] = {"SiLU: SwiGLU", "squared ReLU (as 2B-4T has)", "GELU",
                                        "GELU by tanh"};
     const tern_tensor *head =
-        tern_model_tensor(p->file, p->arch, c->tied_head ? "token_embd.weight" : "output.weight");
+        tern_arch_tensor(p->file, p->arch, c->tied_head ? "token_embd.weight" : "output.weight");
     size_t norms = count_nodes(&p->built, TERN_OP_RMS_NORM);
     size_t ropes = count_nodes(&p->built, TERN_OP_ROPE), plain = 2 * (size_t)c->n_layers + 1;
     add(p, "biases", "none", holds(p->n_biases == 0), "%zu", p->n_biases);
@@ -253,9 +253,9 @@ static void print_json(const paper *p, tern_strbuf *out) {
 }
 
 static tern_status look_and_print(paper *p, tern_format format, tern_strbuf *out, tern_error *err) {
-    TERN_TRY(tern_model_read(p->file, &p->arch, &p->config, err));
+    TERN_TRY(tern_arch_read(p->file, &p->arch, &p->config, err));
     tern_graph_init(&p->built);
-    TERN_TRY(tern_model_build(&p->built, p->file, p->arch, &p->config, err));
+    TERN_TRY(tern_arch_build(&p->built, p->file, p->arch, &p->config, err));
     TERN_TRY(look_at_linears(p, err));
     look_at_tensors(p);
     judge_weights(p);

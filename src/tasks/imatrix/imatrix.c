@@ -57,7 +57,7 @@ static tern_vid before(const tern_graph *g, tern_vid v, tern_op op) {
 }
 
 static bool is_layer_matrix(const job *j, const tern_value *w) {
-    tern_role role = tern_model_role(j->model->arch, w->name);
+    tern_role role = tern_arch_role(j->model->arch, w->name);
     return w->kind == TERN_VALUE_WEIGHT && role != TERN_ROLE_TABLE && role != TERN_ROLE_HEAD;
 }
 

@@ -100,10 +100,10 @@ static bool is_master(const tern_inspection *in, const tern_tensor *t) {
         return false;
     const char *name = t->name;
     if (in->file->kind == TERN_FILE_HF) {
-        if (!tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)) return false;
+        if (!tern_arch_name_to_gguf(arch, t->name, gguf, sizeof gguf)) return false;
         name = gguf;
     }
-    tern_role role = tern_model_role(arch, name);
+    tern_role role = tern_arch_role(arch, name);
     return strncmp(name, "blk.", 4) == 0 && role != TERN_ROLE_VECTOR && role != TERN_ROLE_FLOATS;
 }
 
@@ -158,11 +158,11 @@ static tern_str architecture_of(const tern_file *f) {
 
 static bool find_whether_it_runs(tern_inspection *in) {
     tern_status status = tern_file_need_weights(in->file, &in->refusal);
-    if (status == TERN_OK) status = tern_model_read(in->file, &in->arch, &in->config, &in->refusal);
+    if (status == TERN_OK) status = tern_arch_read(in->file, &in->arch, &in->config, &in->refusal);
     if (status != TERN_OK)
         in->arch = NULL;
     else
-        status = tern_model_check(in->file, in->arch, &in->config, &in->refusal);
+        status = tern_arch_check(in->file, in->arch, &in->config, &in->refusal);
     return status == TERN_OK;
 }
 
@@ -182,21 +182,21 @@ static tern_status measure_model(tern_inspection *in, tern_error *err) {
     const tern_config *c = &in->config;
     tern_graph g;
     tern_graph_init(&g);
-    tern_status status = tern_model_build(&g, in->file, in->arch, c, err);
+    tern_status status = tern_arch_build(&g, in->file, in->arch, c, err);
     in->is_tied = c->tied_head && c->pooling == TERN_POOLING_NONE;
     in->bytes_per_token = 0;
     for (size_t v = 0; status == TERN_OK && v < g.n_values; v++) {
         const tern_value *x = &g.values[v];
         tern_tensor t;
         if (x->kind != TERN_VALUE_WEIGHT) continue;
-        if (tern_model_weight(in->file, in->arch, x, &t, NULL) == TERN_OK)
+        if (tern_arch_weight(in->file, in->arch, x, &t, NULL) == TERN_OK)
             in->bytes_per_token += bytes_read(&g, (tern_vid)v, t.bytes);
     }
     if (status == TERN_OK) in->states = tern_graph_state_bytes(&g);
     tern_graph_free(&g);
     for (size_t i = 0; i < in->file->n_tensors; i++) {
         const tern_tensor *t = &in->file->tensors[i];
-        if (tern_model_ignores(in->file, in->arch, c, t->name)) count_in(&in->left_out, t);
+        if (tern_arch_ignores(in->file, in->arch, c, t->name)) count_in(&in->left_out, t);
     }
     return status;
 }

@@ -366,7 +366,7 @@ TEST(rules_of_images_are_in_either_file) {
                  ", \"processor_class\": \"Lfm2VlProcessor\", \"tile_size\": 32}");
     REQUIRE_OK(tern_file_open(&file, LFM2, &err), err);
     REQUIRE_OK(tern_file_open(&other, folder, &err), err);
-    REQUIRE_OK(tern_model_read(file, &arch, &c, &err), err);
+    REQUIRE_OK(tern_arch_read(file, &arch, &c, &err), err);
     REQUIRE_OK(tern_vision_rules_read(file, &c.vision, 0, &a, &err), err);
     REQUIRE_OK(tern_vision_rules_read(other, &c.vision, 0, &b, &err), err);
     CHECK(a.tile == 64 && a.tiles_most == 6 && a.most == 4096 && a.whole_too);

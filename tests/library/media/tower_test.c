@@ -487,7 +487,7 @@ static bool sees(const char *path, const char *mmproj) {
 }
 
 // The one with the model's name, the only one, none of several, and none that is another model's.
-// Seen to fail: without the comparison of names, and without tern_model_fits_tower.
+// Seen to fail: without the comparison of names, and without tern_arch_fits_tower.
 TEST(the_tower_beside_a_model_is_found_by_its_name) {
     char folder[512], m[768], tower[768], other[768];
     make_folder("found", folder);

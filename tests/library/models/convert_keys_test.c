@@ -99,7 +99,7 @@ static bool read_keys(const char *path, keys *k, const tern_arch **arch, tern_co
     const tern_config_watch watch = {.on_key = on_key, .user = k};
     *err = (tern_error){0};
     bool ok = tern_file_open(&file, path, err) == TERN_OK &&
-              tern_model_read_watched(file, &watch, arch, c, err) == TERN_OK;
+              tern_arch_read_watched(file, &watch, arch, c, err) == TERN_OK;
     tern_file_close(file);
     return ok;
 }

@@ -63,7 +63,7 @@ typedef struct opened {
 static bool open_config(opened *o, const char *path, tern_error *err) {
     *o = (opened){0};
     if (tern_file_open(&o->file, path, err) != TERN_OK) return false;
-    return tern_model_read(o->file, &o->arch, &o->c, err) == TERN_OK;
+    return tern_arch_read(o->file, &o->arch, &o->c, err) == TERN_OK;
 }
 
 // A folder with this config.json and every tensor that its graph reads, and one more.
@@ -80,14 +80,14 @@ static bool make_folder(const char *folder, const char *config, int64_t n_embd, 
     bool ok = open_config(&o, folder, &err);
     CHECK_MSG(ok, "%s: %s", folder, err.message);
     tern_graph_init(&g);
-    ok = ok && tern_model_build_main(&g, o.arch, &o.c, &err) == TERN_OK;
+    ok = ok && tern_arch_build_main(&g, o.arch, &o.c, &err) == TERN_OK;
     for (size_t v = 0; ok && v < g.n_values; v++) {
         const tern_value *x = &g.values[v];
         made_tensor *t = &list[n];
         if (x->kind != TERN_VALUE_WEIGHT || strcmp(x->name, "token_embd.weight") == 0) continue;
         bool vector = x->rows == 1 && !x->is_matrix && !x->is_table;
         char hf[128];
-        ok = n < 127 && tern_model_name_to_hf(o.arch, x->name, hf, sizeof hf);
+        ok = n < 127 && tern_arch_name_to_hf(o.arch, x->name, hf, sizeof hf);
         CHECK_MSG(ok, "%s has no name in folders", x->name);
         const char *tail = strncmp(hf, "model.", 6) ? hf : hf + 6;
         bool decoder = strncmp(tail, "lm_head", 7) != 0;
@@ -274,7 +274,7 @@ static void check_facts(const char *what, const opened *o, const spelling *s) {
     tern_graph g;
     tern_error err = {0};
     tern_graph_init(&g);
-    REQUIRE_OK(tern_model_build_main(&g, o->arch, c, &err), err);
+    REQUIRE_OK(tern_arch_build_main(&g, o->arch, c, &err), err);
     bool windows = strchr(s->layers, 'W') != NULL;
     for (int64_t i = 0; i < c->n_layers && i < 31; i++)
         layers[i] = has_rope(&g, i) ? layer_letter(c, i) : 'f';
@@ -302,7 +302,7 @@ static void check_facts(const char *what, const opened *o, const spelling *s) {
 static bool open_model(opened *o, const char *path) {
     tern_error err = {0};
     bool ok =
-        open_config(o, path, &err) && tern_model_check(o->file, o->arch, &o->c, &err) == TERN_OK;
+        open_config(o, path, &err) && tern_arch_check(o->file, o->arch, &o->c, &err) == TERN_OK;
     CHECK_MSG(ok, "%s: %s", path, err.message);
     if (!ok) tern_file_close(o->file);
     return ok;
@@ -741,7 +741,7 @@ TEST(families_shared_keys_are_those_of_the_last_of_their_kind) {
     if (!make_folder(folder, NESTED("gemma4", GEMMA4), 16, "model.", NULL)) return;
     if (!open_model(&o, folder)) return;
     tern_graph_init(&g);
-    CHECK_MSG(tern_model_build_main(&g, o.arch, &o.c, &err) == TERN_OK, "%s", err.message);
+    CHECK_MSG(tern_arch_build_main(&g, o.arch, &o.c, &err) == TERN_OK, "%s", err.message);
     for (size_t i = 0; i < g.n_nodes; i++) {
         if (g.nodes[i].op != TERN_OP_ATTENTION || n >= 6) continue;
         const char *name = g.values[g.nodes[i].in[1]].name;
@@ -987,7 +987,7 @@ TEST(families_refuse_tensors_that_nothing_reads) {
         snprintf(folder, sizeof folder, "%s%zu", test_tmp("family_extra"), i);
         if (!make_folder(folder, "{" QWEN3 "}", 16, "model.", extra[i])) continue;
         CHECK(open_config(&o, folder, &err));
-        CHECK(tern_model_check(o.file, o.arch, &o.c, &err) == TERN_ERR_UNSUPPORTED);
+        CHECK(tern_arch_check(o.file, o.arch, &o.c, &err) == TERN_ERR_UNSUPPORTED);
         CHECK_MSG(strstr(err.message, extra[i]), "%s", err.message);
         tern_file_close(o.file);
     }

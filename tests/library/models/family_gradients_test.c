@@ -35,9 +35,9 @@ static tern_status add_array(rig *r, tern_vid v) {
     tern_tensor t;
     TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
     if (value->kind != TERN_VALUE_WEIGHT) return TERN_OK;
-    TERN_TRY(tern_model_weight(r->file, r->arch, value, &t, &r->err));
+    TERN_TRY(tern_arch_weight(r->file, r->arch, value, &t, &r->err));
     float *data = NULL;
-    TERN_TRY(tern_model_numbers(r->file, r->arch, &t, value->name, &data, &r->err));
+    TERN_TRY(tern_arch_numbers(r->file, r->arch, &t, value->name, &data, &r->err));
     if (!data) {
         data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
         if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
@@ -59,8 +59,8 @@ static tern_status rig_open(rig *r, const char *family, bool in_order,
     TERN_TRY(tern_file_open(&r->file, path, &r->err));
     snprintf(path, sizeof path, "tests/oracles/%s/golden.safetensors", family);
     TERN_TRY(tern_file_open(&r->golden, path, &r->err));
-    TERN_TRY(tern_model_read(r->file, &r->arch, &config, &r->err));
-    TERN_TRY(tern_model_build(&r->graph, r->file, r->arch, &config, &r->err));
+    TERN_TRY(tern_arch_read(r->file, &r->arch, &config, &r->err));
+    TERN_TRY(tern_arch_build(&r->graph, r->file, r->arch, &config, &r->err));
     TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
     const tern_trainer_desc desc = {.n_threads = 2, .webgpu = gpu_webgpu(NULL)};
@@ -123,13 +123,13 @@ static bool run_batch(rig *r, float *loss) {
 static const tern_json *slopes_of(const rig *r, const tern_json_doc *doc, const tern_json *all,
                                   const char *weight) {
     char hf[128];
-    if (!tern_model_name_to_hf(r->arch, weight, hf, sizeof hf)) return NULL;
+    if (!tern_arch_name_to_hf(r->arch, weight, hf, sizeof hf)) return NULL;
     return tern_json_get(doc, all, strncmp(hf, "model.", 6) == 0 ? hf + 6 : hf);
 }
 
 // Of -e^w the slopes in the file are those of w.
 static void undo_change(rig *r, const tern_value *w, float *grad, size_t n) {
-    const tern_tensor_row *row = tern_model_row(r->arch, w->name);
+    const tern_tensor_row *row = tern_arch_row(r->arch, w->name);
     float numbers[64];
     if (!row || row->change != TERN_CHANGE_MINUS_EXP || n > 64) return;
     tern_vid v = tern_graph_find(&r->graph, w->name);

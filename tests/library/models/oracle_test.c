@@ -393,9 +393,8 @@ TEST(oracle_quantized_folders_as_gguf) {
 static tern_status put_as_mlx(tern_st_writer *w, const tern_arch *arch, bool declare,
                               const tern_tensor *t, tern_error *err) {
     char gguf[128];
-    const tern_tensor_row *row = tern_model_name_to_gguf(arch, t->name, gguf, sizeof gguf)
-                                     ? tern_model_row(arch, gguf)
-                                     : NULL;
+    const tern_tensor_row *row =
+        tern_arch_name_to_gguf(arch, t->name, gguf, sizeof gguf) ? tern_arch_row(arch, gguf) : NULL;
     bool norm = row && row->change == TERN_CHANGE_PLUS_ONE;
     bool conv = row && row->change == TERN_CHANGE_SQUEEZE;
     uint64_t shape[3] = {t->ne[2], t->ne[1], t->ne[0]}, n = t->ne[0];
@@ -418,7 +417,7 @@ static bool write_as_mlx(const char *from, const char *to, tern_error *err) {
     const tern_arch *arch;
     tern_config c;
     bool ok = tern_file_open(&f, from, err) == TERN_OK &&
-              tern_model_read(f, &arch, &c, err) == TERN_OK &&
+              tern_arch_read(f, &arch, &c, err) == TERN_OK &&
               tern_st_writer_open(&w, to, 0, err) == TERN_OK;
     for (int pass = 0; ok && pass < 2; pass++)
         for (size_t i = 0; ok && i < f->n_tensors; i++)

@@ -24,7 +24,7 @@ typedef struct rotation {
 } rotation;
 
 static bool is_rotated(const rotation *r, const tern_tensor *t) {
-    tern_role role = tern_model_role(r->arch, t->name);
+    tern_role role = tern_arch_role(r->arch, t->name);
     if (role == TERN_ROLE_VECTOR || role == TERN_ROLE_FLOATS || t->ne[0] % r->block) return false;
     return t->n_dims == 2;
 }
@@ -33,9 +33,9 @@ static bool is_rotated(const rotation *r, const tern_tensor *t) {
 static void rotate_row(const rotation *r, const tern_tensor *t, float *row) {
     float moved[1024], *from = row;
     size_t n = (size_t)t->ne[0];
-    const tern_tensor_row *facts = tern_model_row(r->arch, t->name);
+    const tern_tensor_row *facts = tern_arch_row(r->arch, t->name);
     if (facts->columns == TERN_ORDER_V_HEADS) {
-        tern_moves m = tern_model_moves(r->arch, &r->config, t->name);
+        tern_moves m = tern_arch_moves(r->arch, &r->config, t->name);
         for (size_t i = 0; i < n; i++)
             moved[i] = row[tern_order_source(&m.columns, (int64_t)i, false)];
         from = moved;
@@ -126,7 +126,7 @@ static bool open_rotation(rotation *r, const char *path, size_t block, bool sign
     *r = (rotation){.block = block, .signs = signs};
     bool ok = tern_cpu_kernels_select("scalar", &k) &&
               tern_file_open(&r->file, path, &err) == TERN_OK &&
-              tern_model_read(r->file, &r->arch, &r->config, &err) == TERN_OK;
+              tern_arch_read(r->file, &r->arch, &r->config, &err) == TERN_OK;
     test_check(ok, __FILE__, __LINE__, "%s: %s", path, err.message);
     r->f = k.f;
     for (size_t i = 0; i < 1024; i++) r->sign[i] = i * 2654435761u >> 13 & 1 ? -1.0f : 1.0f;

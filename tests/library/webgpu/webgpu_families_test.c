@@ -120,7 +120,7 @@ static void check_size(const size *s, bool ternary) {
     make_config(s, &c);
     c.bitlinear = ternary;
     tern_graph_init(&g);
-    REQUIRE_OK(tern_model_build_main(&g, arch, &c, &err), err);
+    REQUIRE_OK(tern_arch_build_main(&g, arch, &c, &err), err);
     tern_weight_kind *kinds = calloc(g.n_values, sizeof *kinds);
     for (size_t v = 0; v < g.n_values; v++)
         if (ternary && g.values[v].is_matrix && strncmp(g.values[v].name, "blk.", 4) == 0)
