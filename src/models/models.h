@@ -238,10 +238,10 @@ typedef struct tern_ignored {
 
 // The sampling that a family's authors recommend, used if a file has none; a member below 0: no
 // advice.
-typedef struct tern_generation_defaults {
+typedef struct tern_sampling_defaults {
     float temperature, top_p, min_p, repeat_penalty;
     int32_t top_k;
-} tern_generation_defaults;
+} tern_sampling_defaults;
 
 // Called with each key that a config reader asks for, present or not: a path in config.json, or a
 // GGUF key.
@@ -344,7 +344,7 @@ typedef struct tern_arch {
     bool ff_by_layer;      // GGUF's feed_forward_length is an array: the first value counts
     bool has_experts;      // its own reader reads them
     bool kv_heads_by_layer; // GGUF's head_count_kv is an array: 0 where a layer has no attention
-    const tern_generation_defaults *generation;
+    const tern_sampling_defaults *sampling;
     // A small model of this family, which device checks run. NULL: none.
     const tern_config *sample;
     tern_fresh fresh;
@@ -436,22 +436,22 @@ int tern_tensor_block(const char *gguf_name, const char **rest);
 // "q", "down" ... of a role that adapters can be trained for, or NULL.
 const char *tern_role_name(tern_role role);
 
-// ---- How text is to be sampled (generation.c) --------------------------------------------------
+// ---- Sampling settings of files (sampling_defaults.c) ------------------------------------------
 
-typedef enum tern_generation_field {
-    TERN_GENERATION_TEMPERATURE,
-    TERN_GENERATION_TOP_K,
-    TERN_GENERATION_TOP_P,
-    TERN_GENERATION_MIN_P,
-    TERN_GENERATION_REPEAT_PENALTY,
-    TERN_GENERATION_FIELDS
-} tern_generation_field;
-float tern_generation_read(const tern_file *file, tern_generation_field which); // -1: not stated
+typedef enum tern_sampling_field {
+    TERN_SAMPLING_TEMPERATURE,
+    TERN_SAMPLING_TOP_K,
+    TERN_SAMPLING_TOP_P,
+    TERN_SAMPLING_MIN_P,
+    TERN_SAMPLING_REPEAT_PENALTY,
+    TERN_SAMPLING_FIELDS
+} tern_sampling_field;
+float tern_sampling_read(const tern_file *file, tern_sampling_field which); // -1: not stated
 // The file's sampling settings, for files of the other format; ends: the tokens that end a text.
 // JSON: empty if config.json says all.
-tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *from);
-void tern_generation_write_json(const tern_file *from, const int32_t *ends, size_t n_ends,
-                                tern_strbuf *out);
+tern_status tern_sampling_write_gguf(tern_gguf_writer *w, const tern_file *from);
+void tern_sampling_write_json(const tern_file *from, const int32_t *ends, size_t n_ends,
+                              tern_strbuf *out);
 
 // ---- Texts to embed (prompts.c) ----------------------------------------------------------------
 

@@ -269,22 +269,21 @@ static tern_status place(tern_model *m, const tern_model_desc *desc, tern_error 
 
 // ---- Info --------------------------------------------------------------------------------------
 
-static float said(const tern_model *m, tern_generation_field which, float otherwise) {
-    float value = tern_generation_read(m->file, which);
+static float said(const tern_model *m, tern_sampling_field which, float otherwise) {
+    float value = tern_sampling_read(m->file, which);
     return value >= 0 ? value : otherwise;
 }
 
 // The file's value, else the family's default; -1: neither.
 static void fill_sampling(tern_model *m) {
-    static const tern_generation_defaults silent = {-1, -1, -1, -1, -1};
-    const tern_generation_defaults *d =
-        m->arch && m->arch->generation ? m->arch->generation : &silent;
+    static const tern_sampling_defaults silent = {-1, -1, -1, -1, -1};
+    const tern_sampling_defaults *d = m->arch && m->arch->sampling ? m->arch->sampling : &silent;
     tern_model_info *i = &m->info;
-    i->temperature = said(m, TERN_GENERATION_TEMPERATURE, d->temperature);
-    i->top_k = (int32_t)said(m, TERN_GENERATION_TOP_K, (float)d->top_k);
-    i->top_p = said(m, TERN_GENERATION_TOP_P, d->top_p);
-    i->min_p = said(m, TERN_GENERATION_MIN_P, d->min_p);
-    i->repeat_penalty = said(m, TERN_GENERATION_REPEAT_PENALTY, d->repeat_penalty);
+    i->temperature = said(m, TERN_SAMPLING_TEMPERATURE, d->temperature);
+    i->top_k = (int32_t)said(m, TERN_SAMPLING_TOP_K, (float)d->top_k);
+    i->top_p = said(m, TERN_SAMPLING_TOP_P, d->top_p);
+    i->min_p = said(m, TERN_SAMPLING_MIN_P, d->min_p);
+    i->repeat_penalty = said(m, TERN_SAMPLING_REPEAT_PENALTY, d->repeat_penalty);
 }
 
 static void fill_plan_info(tern_model *m) {

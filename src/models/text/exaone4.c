@@ -71,7 +71,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 static const char *const gguf_names[] = {"exaone4", NULL};
 static const char *const hf_types[] = {"exaone4", NULL};
 static const tern_config defaults = {.rms_eps = 1e-5};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.6f, .top_k = -1, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32), .window = 9,
@@ -106,6 +106,6 @@ const tern_arch tern_arch_exaone4 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

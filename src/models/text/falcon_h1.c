@@ -161,7 +161,7 @@ static double folded(const tern_config *c, const char *gguf_name, int64_t row) {
 static const char *const gguf_names[] = {"falcon-h1", NULL};
 static const char *const hf_types[] = {"falcon_h1", NULL};
 static const tern_config defaults = {.rms_eps = 1e-5};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.1f, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {
@@ -202,6 +202,6 @@ const tern_arch tern_arch_falcon_h1 = {
     .write_json = TERN_WRITER(write_json),
     .folded = folded,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

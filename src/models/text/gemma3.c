@@ -261,7 +261,7 @@ static const tern_config defaults = {.tied_head = true,
                                      .n_context = 131072,
                                      .rms_eps = 1e-6,
                                      .rope = {.base = 1e6f}};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 1, .top_k = 64, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
 #define SAMPLE                                                                                     \
@@ -314,7 +314,7 @@ const tern_arch tern_arch_gemma3 = {
     .read = read_decoder,
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };
 

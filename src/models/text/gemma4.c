@@ -335,7 +335,7 @@ static const char *ignores(const tern_config *c, const char *gguf_name) {
 static const char *const gguf_names[] = {"gemma4", NULL};
 static const char *const hf_types[] = {"gemma4_text", "gemma4", NULL};
 static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-6, .rope = {.base = 1e6f}};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 1, .top_k = 64, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {
@@ -413,6 +413,6 @@ const tern_arch tern_arch_gemma4 = {
     .mixed_layers = true,
     .windows_by_layer = true,
     .ff_by_layer = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

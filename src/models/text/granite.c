@@ -49,7 +49,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 static const char *const gguf_names[] = {"granite", NULL};
 static const char *const hf_types[] = {"granite", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {
@@ -70,7 +70,7 @@ const tern_arch tern_arch_granite = {
     .write_json = TERN_WRITER(write_json),
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
@@ -199,6 +199,6 @@ const tern_arch tern_arch_granitehybrid = {
     .gguf_rope_neighbours = true,
     .kv_heads_by_layer = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build_hybrid)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(hybrid_sample),
 };

@@ -19,7 +19,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 static const char *const gguf_names[] = {"hunyuan-dense", NULL};
 static const char *const hf_types[] = {"hunyuan_v1_dense", NULL};
 static const tern_config defaults = {.rms_eps = 1e-5};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.7f, .top_k = 20, .top_p = 0.8f, .min_p = -1, .repeat_penalty = 1.05f};
 
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
@@ -48,6 +48,6 @@ const tern_arch tern_arch_hunyuan = {
     .defaults = &defaults,
     .rope_has_alpha = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(build)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -336,7 +336,7 @@ static const char *const hf_types[] = {"lfm2", "lfm2_vl", "lfm2-vl", NULL};
 // The first models' config.json has the number that the width is computed from.
 static const char *const renamed[][2] = {{"intermediate_size", "block_ff_dim"}, {NULL}};
 static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-5, .rope = {.base = 1e6f}};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.3f, .top_k = -1, .top_p = -1, .min_p = 0.15f, .repeat_penalty = 1.05f};
 
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
@@ -418,7 +418,7 @@ const tern_arch tern_arch_lfm2 = {
                                           "siglip2_vision_model", "Lfm2VlImageProcessorFast"},
     .mixed_layers = true,
     .kv_heads_by_layer = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
@@ -439,6 +439,6 @@ const tern_arch tern_arch_lfm2moe = {
     .mixed_layers = true,
     .has_experts = true,
     .kv_heads_by_layer = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(moe_sample),
 };

@@ -41,7 +41,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 static const char *const gguf_names[] = {"minicpm", NULL};
 static const char *const hf_types[] = {"minicpm", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.7f, .top_k = -1, .top_p = 0.7f, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {TERN_SAMPLE,
@@ -64,6 +64,6 @@ const tern_arch tern_arch_minicpm = {
     .write_json = TERN_WRITER(write_json),
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -53,7 +53,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 static const char *const gguf_names[] = {"mistral3", NULL};
 static const char *const hf_types[] = {"ministral3", "mistral3", NULL};
 static const tern_config defaults = {.rms_eps = 1e-5, .head_dim = 128, .rope = {.base = 1e6f}};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.15f, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {TERN_SAMPLE,
@@ -85,6 +85,6 @@ const tern_arch tern_arch_ministral3 = {
     .rope_grows = true,
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -11,7 +11,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 static const char *const gguf_names[] = {"qwen2", NULL};
 static const char *const hf_types[] = {"qwen2", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.7f, .top_k = 20, .top_p = 0.8f, .min_p = -1, .repeat_penalty = 1.05f};
 
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
@@ -46,6 +46,6 @@ const tern_arch tern_arch_qwen2 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder), TERN_ENCODER(tern_build_decoder)),
     .mixed_layers = true,
     .windows_by_layer = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -96,7 +96,7 @@ static void write_moe_json(const tern_config *c, tern_strbuf *out) {
 static const char *const gguf_names[] = {"qwen3", NULL};
 static const char *const hf_types[] = {"qwen3", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.6f, .top_k = 20, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
@@ -141,7 +141,7 @@ const tern_arch tern_arch_qwen3 = {
     .graphs = TERN_GRAPHS(TERN_DECODER(build), TERN_ENCODER(build)),
     .mixed_layers = true,
     .windows_by_layer = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };
 
@@ -161,6 +161,6 @@ const tern_arch tern_arch_qwen3moe = {
     .mixed_layers = true,
     .windows_by_layer = true,
     .has_experts = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(moe_sample),
 };

@@ -49,7 +49,7 @@ static const char *const gguf_names[] = {"qwen3vl", NULL};
 // Without its tower it is a Qwen3, and is written to folders as one.
 static const char *const hf_types[] = {"qwen3", "qwen3_vl", "qwen3_vl_text", NULL};
 static const tern_config defaults = {.rms_eps = 1e-6};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.7f, .top_k = 20, .top_p = 0.8f, .min_p = -1, .repeat_penalty = -1};
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
                                    .act = TERN_ACTIVATION_SILU};
@@ -85,6 +85,6 @@ const tern_arch tern_arch_qwen3vl = {
     .hf_sees = &(const tern_seeing_names){"qwen3_vl", "Qwen3VLForConditionalGeneration",
                                           "qwen3_vl_text", "qwen3_vl", "Qwen2VLImageProcessorFast"},
     .reads_deep = true,
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -89,7 +89,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 static const char *const gguf_names[] = {"smollm3", NULL};
 static const char *const hf_types[] = {"smollm3", NULL};
 static const tern_config defaults = {.tied_head = true, .rms_eps = 1e-6, .rope = {.base = 2e6f}};
-static const tern_generation_defaults generation = {
+static const tern_sampling_defaults sampling = {
     .temperature = 0.6f, .top_k = -1, .top_p = 0.95f, .min_p = -1, .repeat_penalty = -1};
 
 static const tern_config sample = {TERN_SAMPLE, .rope = TERN_SAMPLE_ROPE(32),
@@ -110,6 +110,6 @@ const tern_arch tern_arch_smollm3 = {
     .write_json = TERN_WRITER(write_json),
     .gguf_rope_neighbours = true,
     .graphs = TERN_GRAPHS(TERN_DECODER(tern_build_decoder)),
-    .generation = &generation,
+    .sampling = &sampling,
     .sample = TERN_SAMPLE_CONFIG(sample),
 };

@@ -343,7 +343,7 @@ static tern_status put_hf_meta(conversion *c, const char *out_path, tern_error *
     TERN_TRY(tern_config_write_gguf(w, c->arch, arch_name, &c->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, tern_convert_file_type(c)));
     TERN_TRY(tern_gguf_put_int(w, "general.quantization_version", TERN_META_U32, 2));
-    TERN_TRY(tern_generation_write_gguf(w, c->file));
+    TERN_TRY(tern_sampling_write_gguf(w, c->file));
     TERN_TRY(tern_prompts_write_gguf(w, c->file, err));
     TERN_TRY(tern_images_write_gguf(w, c->file, &c->config, err));
     return tern_convert_put_vocabulary(c, err);

@@ -126,7 +126,7 @@ tern_status tern_convert_put_tokenizer(conversion *c, tern_strbuf *json, tern_st
     TERN_TRY(tern_tokenizer_open(&t, c->file, err));
     const int32_t *ends;
     size_t n_ends = tern_tokenizer_ends(t, &ends);
-    tern_generation_write_json(c->file, ends, n_ends, generation);
+    tern_sampling_write_json(c->file, ends, n_ends, generation);
     if (generation->failed) {
         tern_tokenizer_free(t);
         return tern_fail_memory(err, generation->len);

@@ -7,15 +7,15 @@ typedef struct field {
     bool is_int;
 } field;
 
-static const field fields[TERN_GENERATION_FIELDS] = {
-    [TERN_GENERATION_TEMPERATURE] = {"temp", "temperature", false},
-    [TERN_GENERATION_TOP_K] = {"top_k", "top_k", true},
-    [TERN_GENERATION_TOP_P] = {"top_p", "top_p", false},
-    [TERN_GENERATION_MIN_P] = {"min_p", "min_p", false},
-    [TERN_GENERATION_REPEAT_PENALTY] = {"penalty_repeat", "repetition_penalty", false},
+static const field fields[TERN_SAMPLING_FIELDS] = {
+    [TERN_SAMPLING_TEMPERATURE] = {"temp", "temperature", false},
+    [TERN_SAMPLING_TOP_K] = {"top_k", "top_k", true},
+    [TERN_SAMPLING_TOP_P] = {"top_p", "top_p", false},
+    [TERN_SAMPLING_MIN_P] = {"min_p", "min_p", false},
+    [TERN_SAMPLING_REPEAT_PENALTY] = {"penalty_repeat", "repetition_penalty", false},
 };
 
-float tern_generation_read(const tern_file *file, tern_generation_field which) {
+float tern_sampling_read(const tern_file *file, tern_sampling_field which) {
     const field *f = &fields[which];
     char key[64];
     double value = -1;
@@ -27,9 +27,9 @@ float tern_generation_read(const tern_file *file, tern_generation_field which) {
     return value >= 0 && value < 0x1p31 ? (float)value : -1;
 }
 
-tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *from) {
-    for (int i = 0; i < TERN_GENERATION_FIELDS; i++) {
-        float value = tern_generation_read(from, (tern_generation_field)i);
+tern_status tern_sampling_write_gguf(tern_gguf_writer *w, const tern_file *from) {
+    for (int i = 0; i < TERN_SAMPLING_FIELDS; i++) {
+        float value = tern_sampling_read(from, (tern_sampling_field)i);
         char key[64];
         snprintf(key, sizeof key, "general.sampling.%s", fields[i].gguf);
         if (value < 0) continue;
@@ -41,20 +41,20 @@ tern_status tern_generation_write_gguf(tern_gguf_writer *w, const tern_file *fro
     return TERN_OK;
 }
 
-void tern_generation_write_json(const tern_file *from, const int32_t *ends, size_t n_ends,
-                                tern_strbuf *out) {
-    float temperature = tern_generation_read(from, TERN_GENERATION_TEMPERATURE);
+void tern_sampling_write_json(const tern_file *from, const int32_t *ends, size_t n_ends,
+                              tern_strbuf *out) {
+    float temperature = tern_sampling_read(from, TERN_SAMPLING_TEMPERATURE);
     bool says = n_ends > 1;
-    for (int i = 0; i < TERN_GENERATION_FIELDS; i++)
-        says |= tern_generation_read(from, (tern_generation_field)i) >= 0;
+    for (int i = 0; i < TERN_SAMPLING_FIELDS; i++)
+        says |= tern_sampling_read(from, (tern_sampling_field)i) >= 0;
     if (!says) return;
     tern_strbuf_puts(out, "{\n  \"eos_token_id\": [");
     for (size_t i = 0; i < n_ends; i++) tern_strbuf_printf(out, "%s%d", i ? ", " : "", ends[i]);
     tern_strbuf_putc(out, ']');
     if (temperature >= 0)
         tern_strbuf_printf(out, ",\n  \"do_sample\": %s", temperature > 0 ? "true" : "false");
-    for (int i = 0; i < TERN_GENERATION_FIELDS; i++) {
-        float value = tern_generation_read(from, (tern_generation_field)i);
+    for (int i = 0; i < TERN_SAMPLING_FIELDS; i++) {
+        float value = tern_sampling_read(from, (tern_sampling_field)i);
         if (value < 0) continue;
         tern_strbuf_printf(out, ",\n  \"%s\": ", fields[i].hf);
         tern_strbuf_json_float(out, value);
