@@ -322,29 +322,35 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
 
 // ---- A thread beside (helper.c) -----------------------------------------------------------------
 
-typedef struct tern_job {
-    struct tern_job *next;
-    void (*run)(struct tern_job *j); // on the helper's thread; stops where either is requested:
+typedef struct tern_helper_task {
+    struct tern_helper_task *next;
+    void (*run)(
+        struct tern_helper_task *t); // on the helper's thread; stops where either is requested:
     const tern_cancel *watched;      // the giver's
     tern_cancel cancel;
-    enum { TERN_JOB_NONE, TERN_JOB_WAITS, TERN_JOB_RUNS, TERN_JOB_DONE } state; // under its lock
-} tern_job;
+    enum {
+        TERN_TASK_NONE,
+        TERN_TASK_WAITS,
+        TERN_TASK_RUNS,
+        TERN_TASK_DONE
+    } state; // under its lock
+} tern_helper_task;
 
 typedef struct tern_helper {
     tern_mutex lock;
     tern_condition changed;
     tern_thread thread;
-    tern_job *first, **end;
+    tern_helper_task *first, **end;
     bool has_thread, is_closing;
 } tern_helper;
 
 void tern_helper_open(tern_helper *h);
-void tern_helper_close(tern_helper *h); // no job may be pending
+void tern_helper_close(tern_helper *h); // no task may be pending
 // False: the system has no threads.
-bool tern_helper_give(tern_helper *h, tern_job *j);
-bool tern_helper_is_done(tern_helper *h, const tern_job *j);
-// Ends a job that was given, and waits until it has ended.
-void tern_helper_take_back(tern_helper *h, tern_job *j);
+bool tern_helper_give(tern_helper *h, tern_helper_task *t);
+bool tern_helper_is_done(tern_helper *h, const tern_helper_task *t);
+// Ends a task that was given, and waits until it has ended.
+void tern_helper_take_back(tern_helper *h, tern_helper_task *t);
 
 // ---- Grammars (constraint.c) --------------------------------------------------------------------
 
@@ -393,7 +399,7 @@ typedef struct tern_constraint {
     bool knows_mask, knows_forced; // row 0 and `forced` are valid for this state
     tern_strbuf text;
     // The helper's current or last task.
-    tern_job job;
+    tern_helper_task task;
     bool is_given; // to it
     tern_constraint_call call;
     int32_t id;

@@ -253,7 +253,7 @@ tern_status tern_constraint_begin(tern_constraint *c, tern_model *m, tern_gramma
 }
 
 void tern_constraint_end(tern_constraint *c) {
-    if (c->is_given) tern_helper_take_back(c->helper, &c->job);
+    if (c->is_given) tern_helper_take_back(c->helper, &c->task);
     c->is_given = false;
     tern_grammar_close(c->grammar);
     c->grammar = NULL;
@@ -443,14 +443,14 @@ static tern_status do_all(tern_constraint *c, tern_error *err) {
 }
 
 // On the helper's thread.
-static void run(tern_job *j) {
-    tern_constraint *c = (tern_constraint *)(void *)((char *)j - offsetof(tern_constraint, job));
+static void run(tern_helper_task *t) {
+    tern_constraint *c = (tern_constraint *)(void *)((char *)t - offsetof(tern_constraint, task));
     tern_clear(&c->err);
     c->status = do_all(c, &c->err);
 }
 
 bool tern_constraint_is_away(const tern_constraint *c) {
-    return c->is_given && !tern_helper_is_done(c->helper, &c->job);
+    return c->is_given && !tern_helper_is_done(c->helper, &c->task);
 }
 
 // Does quick work at once, unless another thread has the grammar's lock.
@@ -479,9 +479,9 @@ static tern_status call(tern_constraint *c, tern_constraint_call what, int32_t i
     c->id = id;
     if (!c->helper) return do_all(c, err);
     if (try_now(c, &status, err)) return status;
-    c->job.run = run;
-    c->job.watched = c->cancel;
-    *later = c->is_given = tern_helper_give(c->helper, &c->job);
+    c->task.run = run;
+    c->task.watched = c->cancel;
+    *later = c->is_given = tern_helper_give(c->helper, &c->task);
     return *later ? TERN_OK : do_all(c, err);
 }
 

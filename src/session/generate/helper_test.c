@@ -127,16 +127,16 @@ static void check_alone(const room *r, const answer *a, const char *pattern) {
 // Takes more work than the group tries at once, and less than it allows.
 static const char slow[] = "(?:[a-e]{1,30}|[c-z]{1,40}|[ a-m]{2,50}){1,60}\\.";
 
-// A job that takes as long as the test wants.
+// A task that takes as long as the test wants.
 typedef struct blocker {
-    tern_job job;
+    tern_helper_task task;
     tern_mutex lock;
     tern_condition changed;
     bool is_open;
 } blocker;
 
-static void block(tern_job *j) {
-    blocker *b = (blocker *)j;
+static void block(tern_helper_task *t) {
+    blocker *b = (blocker *)t;
     tern_mutex_lock(&b->lock);
     while (!b->is_open) tern_condition_wait(&b->changed, &b->lock);
     tern_mutex_unlock(&b->lock);
@@ -155,7 +155,7 @@ static void open_blocker(blocker *b) {
 TEST(group_answers_go_on_beside_a_slow_grammar) {
     room r;
     answer plain, bound, gone, closed;
-    blocker b = {.job = {.run = block}};
+    blocker b = {.task = {.run = block}};
     open_room(&r);
     tern_mutex_init(&b.lock);
     tern_condition_init(&b.changed);
@@ -165,7 +165,7 @@ TEST(group_answers_go_on_beside_a_slow_grammar) {
     open_answer(&r, &closed, slow, false);
     add(&r, &plain), add(&r, &bound), add(&r, &gone), add(&r, &closed);
     tern_helper *helper = bound.session->running->constraint.helper;
-    if (!tern_helper_give(helper, &b.job)) test_skip("this system has no threads");
+    if (!tern_helper_give(helper, &b.task)) test_skip("this system has no threads");
     while (!plain.ended) step(&r);
     CHECK(!bound.text.len && !gone.text.len && !closed.text.len);
     REQUIRE(bound.session->running);
@@ -178,7 +178,7 @@ TEST(group_answers_go_on_beside_a_slow_grammar) {
     open_blocker(&b);
     while (step(&r) > 0) {
     }
-    CHECK(tern_helper_is_done(helper, &b.job));
+    CHECK(tern_helper_is_done(helper, &b.task));
     check_alone(&r, &plain, NULL);
     check_alone(&r, &bound, slow);
     add(&r, &gone); // and close the group in the middle of a mask
@@ -210,7 +210,7 @@ TEST(group_answers_of_slow_grammars_are_those_alone) {
     enum { N = sizeof patterns / sizeof *patterns };
     room r;
     answer answers[N];
-    blocker b = {.job = {.run = block}};
+    blocker b = {.task = {.run = block}};
     size_t n_away = 0, n_steps = 0;
     open_room(&r);
     tern_mutex_init(&b.lock);
@@ -233,7 +233,7 @@ TEST(group_answers_of_slow_grammars_are_those_alone) {
         add(&r, &answers[i]);
     }
     tern_helper *helper = answers[0].session->running->constraint.helper;
-    const bool has_threads = tern_helper_give(helper, &b.job);
+    const bool has_threads = tern_helper_give(helper, &b.task);
     do {
         if (n_steps++ == 3) open_blocker(&b);
         for (int i = 0; i < N; i++) {
@@ -243,7 +243,7 @@ TEST(group_answers_of_slow_grammars_are_those_alone) {
             g->constraint.quick = 1;
         }
     } while (step(&r) > 0);
-    CHECK(!has_threads || (n_away > 0 && tern_helper_is_done(helper, &b.job)));
+    CHECK(!has_threads || (n_away > 0 && tern_helper_is_done(helper, &b.task)));
     for (int i = 0; i < N; i++) check_alone(&r, &answers[i], patterns[i]);
     for (int i = 0; i < N; i++) close_answer(&answers[i]);
     tern_condition_free(&b.changed);
