@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "tests/support/harness.h"
 #include "tests/library/webgpu/gpu_fixture.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 #include "runtime/runtime.h"
 #include "tern.h"
 #include "tests/support/tiny_model.h"

@@ -1,7 +1,7 @@
 // WebGPU as a backend: the table of functions.
 #include <stdio.h>
 #include <string.h>
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 static const char *gpu_describe(tern_device *d) {
     size_t n = d->n_pipelines + d->n_pipeline_hits;

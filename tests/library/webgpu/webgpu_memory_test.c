@@ -1,7 +1,7 @@
 // The GPU backend reports the memory of its buffers: weights as in the file, caches by their type,
 // nothing of a closed session.
 #include "gpu_fixture.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 #include "runtime/runtime.h"
 #include "tests/support/tiny_model.h"
 

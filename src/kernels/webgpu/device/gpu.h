@@ -438,7 +438,7 @@ void gpu_weight_info(const tern_weight *w, tern_weight_info *info);
 
 // Where a binding's memory is.
 typedef enum gpu_place {
-    GPU_POOL,    // offset and bytes in the session's pool of temporaries
+    GPU_POOL,    // offset and bytes in the instance's pool of temporaries
     GPU_POOL_I8, // the same in the pool of quantized values
     GPU_WEIGHT,  // buffer, offset and bytes
     GPU_STATE,   // value `v`
@@ -621,7 +621,7 @@ static inline uint64_t gpu_i8_bytes(int64_t n_cols, int32_t n_rows) {
 // Appends the dispatches of a node: one function per op, in ops/.
 typedef tern_status gpu_op_fn(tern_plan *p, const tern_node *n, tern_error *err);
 
-// ---- Sessions ----------------------------------------------------------------------------------
+// ---- Instances ---------------------------------------------------------------------------------
 
 tern_status gpu_store_open(tern_plan *p, const tern_page_layout *layout,
                            const tern_cache_desc *desc, tern_store **out, tern_error *err);

@@ -17,7 +17,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_time.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 typedef struct gpu_draft_state { // Drafting of draft.wgsl
     gpu_run run;

@@ -1,7 +1,7 @@
 // Commands for the queue: which dispatches of the plan a batch takes, how many workgroups each has,
 // and how they are split into submissions.
 #include <string.h>
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 static const float *angles_of(const tern_instance *in, size_t rope, int32_t pos, bool is_long) {
     const tern_rope *r = &in->plan->ropes.items[rope];

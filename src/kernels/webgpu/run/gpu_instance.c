@@ -1,6 +1,6 @@
 // An instance on the GPU: its buffers, and the bind groups of all dispatches, made once.
 #include "base/alloc.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 #define STORAGE (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 

@@ -7,7 +7,7 @@
 // its batch, so the chunks of each kind are a request of their own, computed one after the other.
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 static bool is_prompt(const tern_chunk *c) { return c->n_tokens > GPU_FEW || c->has_ends; }
 

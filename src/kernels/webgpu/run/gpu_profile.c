@@ -3,7 +3,7 @@
 // do not overlap, so a profiled session takes longer than the sum of what it reports.
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 #define STAMPS_MAX 4096 // that a query set may have
 

@@ -11,7 +11,7 @@
 // Otherwise (many ties, NaN, great logits all in one part) the rows are read, as for k above 64.
 #include <math.h>
 #include <string.h>
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 gpu_results gpu_results_of(const tern_instance *in) {
     const gpu_request *b = &in->batch;

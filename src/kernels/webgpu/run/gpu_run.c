@@ -7,7 +7,7 @@
 // several requests (gpu_order.c).
 #include "base/alloc.h"
 #include "base/os/os_time.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 // ---- Submitting --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 // Up to eight rows take as long as reading the head does, and the copy is half as long; for many
 // rows it saves arithmetic, too. It is made only on demand since it takes half the memory of an F16
 // head, and sampling gains nothing by it. Without memory for it everything goes on as before.
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 #define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 #define COPY_GRID 32768 // of head_copy.wgsl, x

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 enum { N_VOCAB = 200, EMBD = 128, MOST = 64, LENGTH = 40, N_ALONE = 9, N_PROMPT = 12 };
 

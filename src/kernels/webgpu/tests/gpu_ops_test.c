@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 #define N_ROWS 41
 

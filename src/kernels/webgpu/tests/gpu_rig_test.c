@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/single_test.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 #include "tests/support/blobs.h"
 #include "tests/library/webgpu/gpu_fixture.h"
 

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "kernels/draft_table.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
-#include "kernels/webgpu/run/gpu_session.h"
+#include "kernels/webgpu/run/gpu_instance.h"
 
 enum { N_ROWS = 41, MOST = 40, N_RIVALS = 400 };
 

@@ -12,7 +12,7 @@ override PARTS: u32; // at most 256
 @group(0) @binding(3) var<storage, read_write> y: array<vec2<u32>>;
 
 const LIST_ITEMS = 512u;
-struct List { // gpu_list of gpu_session.h
+struct List { // gpu_list of gpu_instance.h
     n: atomic<u32>, // entries that belong on it; only the first fit
     least: f32,
     items: array<vec2<u32>, LIST_ITEMS>, // index, logit; in any order

@@ -3,7 +3,7 @@
 // Values of a run lie in one pool of memory, row after row. A binding that is written by any kernel
 // is declared read_write everywhere, since the pool is one buffer, and WebGPU allows a buffer one
 // kind of use in a dispatch.
-struct Run { // gpu_run of gpu_session.h
+struct Run { // gpu_run of gpu_instance.h
     n_tokens: u32,
     first_pos: u32,    // added to the positions of all rows
     n_outputs: u32,

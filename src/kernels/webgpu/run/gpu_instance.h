@@ -1,7 +1,7 @@
 // An instance on the GPU (tern_instance: the scratch of one run), as the files that run batches
 // share it.
-#ifndef TERN_KERNELS_WEBGPU_GPU_SESSION_H
-#define TERN_KERNELS_WEBGPU_GPU_SESSION_H
+#ifndef TERN_KERNELS_WEBGPU_GPU_INSTANCE_H
+#define TERN_KERNELS_WEBGPU_GPU_INSTANCE_H
 
 #include "kernels/webgpu/device/gpu.h"
 
