@@ -1,7 +1,7 @@
 // What a device must do for the runtime. A backend deals with graphs and
 // tensors, never with models, tokenizers or files.
 //
-//   open ── bind (each weight) ── compile (graph + weights → plan) ─┬─ store (pages of states)
+//   open ── bind (each weight) ── compile (graph + weights → plan) ─┬─ page pool (pages of states)
 //                                                                   └─ instance (scratch of runs)
 //                                                      submit ─ poll ─ read, per batch
 //
@@ -168,7 +168,7 @@ typedef struct tern_batch {
 // About how many multiplications a node takes in a batch with these rows of its dimensions.
 uint64_t tern_node_work(const tern_graph *g, const tern_node *n,
                         const int64_t counts[TERN_DIMS_MAX], const tern_batch *batch);
-// Whether a plan and stores of these sizes can run the batch.
+// Whether a plan and pools of these sizes can run the batch.
 tern_status tern_batch_check(const tern_batch *batch, const tern_graph *g, int32_t n_batch,
                              int32_t n_context, tern_error *err);
 // RoPE's position of row `row` of the batch, which is row `at` of the chunk; row -1: a step after
@@ -256,25 +256,28 @@ typedef struct tern_backend {
     const tern_memory_plan *(*plan_memory)(const tern_plan *p);
     // Memory for pages of states. Functions of pages are ordered with the batches submitted before
     // and after them; a page is used by one thread at a time.
-    tern_status (*store_open)(tern_plan *p, const tern_page_layout *layout,
-                              const tern_cache_desc *desc, tern_store **out, tern_error *err);
-    void (*store_close)(tern_store *s);
-    int32_t (*store_page_positions)(const tern_store *s);
-    uint64_t (*page_bytes)(const tern_store *s, int group);
+    tern_status (*page_pool_open)(tern_plan *p, const tern_page_layout *layout,
+                                  const tern_cache_desc *desc, tern_page_pool **out,
+                                  tern_error *err);
+    void (*page_pool_close)(tern_page_pool *s);
+    int32_t (*page_positions)(const tern_page_pool *s);
+    uint64_t (*page_bytes)(const tern_page_pool *s, int group);
     // Announces that n pages will be taken soon. NULL: no need.
-    tern_status (*pages_expect)(tern_store *s, int group, int32_t n, tern_error *err);
-    tern_status (*page_new)(tern_store *s, int group, tern_page *out,
+    tern_status (*pages_expect)(tern_page_pool *s, int group, int32_t n, tern_error *err);
+    tern_status (*page_new)(tern_page_pool *s, int group, tern_page *out,
                             tern_error *err); // contents undefined
-    void (*page_free)(tern_store *s, int group, tern_page page);
-    tern_status (*page_copy)(tern_store *s, int group, tern_page from, tern_page to,
+    void (*page_free)(tern_page_pool *s, int group, tern_page page);
+    tern_status (*page_copy)(tern_page_pool *s, int group, tern_page from, tern_page to,
                              tern_error *err);
-    tern_status (*page_clear)(tern_store *s, int group, tern_page page, tern_error *err);
+    tern_status (*page_clear)(tern_page_pool *s, int group, tern_page page, tern_error *err);
     // Waits.
-    tern_status (*page_read)(tern_store *s, int group, tern_page page, void *to, tern_error *err);
-    tern_status (*page_write)(tern_store *s, int group, tern_page page, const void *from,
+    tern_status (*page_read)(tern_page_pool *s, int group, tern_page page, void *to,
+                             tern_error *err);
+    tern_status (*page_write)(tern_page_pool *s, int group, tern_page page, const void *from,
                               tern_error *err);
-    // For batches over sequences of this store.
-    tern_status (*instance_open)(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
+    // For batches over sequences of this pool.
+    tern_status (*instance_open)(tern_plan *p, tern_page_pool *s, tern_instance **out,
+                                 tern_error *err);
     void (*instance_close)(tern_instance *i);
     // For batches with `drafting`: takes a copy of the table. NULL: the backend cannot draft.
     tern_status (*drafts_open)(tern_instance *i, const tern_draft_table *t, tern_error *err);

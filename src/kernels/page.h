@@ -1,4 +1,4 @@
-// A page: 16 consecutive positions of a sequence (a GPU's has 32: store_page_positions), for all
+// A page: 16 consecutive positions of a sequence (a GPU's has 32: page_positions), for all
 // states that grow by position and have the same window, in one piece of memory. A table of pages
 // is a sequence's cache: page b holds the positions 16 b .. 16 b + 15. A state's rows begin at the
 // same offset in all pages.

@@ -41,12 +41,13 @@ tern_status tern_cache_open(tern_cache **out, const tern_backend *backend, tern_
     c->backend = backend;
     tern_mutex_init(&c->lock);
     tern_status status = tern_page_layout_of(g, &c->layout, err);
-    if (status == TERN_OK) status = backend->store_open(plan, &c->layout, desc, &c->store, err);
+    if (status == TERN_OK)
+        status = backend->page_pool_open(plan, &c->layout, desc, &c->page_pool, err);
     if (status != TERN_OK) {
         tern_cache_close(c);
         return status;
     }
-    c->page_positions = backend->store_page_positions(c->store);
+    c->page_positions = backend->page_positions(c->page_pool);
     *out = c;
     return TERN_OK;
 }
@@ -58,7 +59,7 @@ static void drop_free(tern_cache *c) {
             c->free[i] = p->next;
             c->n_pages[i]--;
             c->n_free[i]--;
-            c->backend->page_free(c->store, i, p->page);
+            c->backend->page_free(c->page_pool, i, p->page);
             tern_free(p);
         }
 }
@@ -66,24 +67,24 @@ static void drop_free(tern_cache *c) {
 void tern_cache_close(tern_cache *c) {
     if (!c) return;
     drop_free(c);
-    if (c->store) c->backend->store_close(c->store);
+    if (c->page_pool) c->backend->page_pool_close(c->page_pool);
     tern_mutex_free(&c->lock);
     tern_free(c);
 }
 
-tern_store *tern_cache_store(const tern_cache *c) { return c->store; }
+tern_page_pool *tern_cache_page_pool(const tern_cache *c) { return c->page_pool; }
 
 uint64_t tern_cache_bytes(const tern_cache *c) {
     uint64_t bytes = 0;
     for (int i = 0; i < c->layout.n_groups; i++)
-        bytes += c->n_pages[i] * c->backend->page_bytes(c->store, i);
+        bytes += c->n_pages[i] * c->backend->page_bytes(c->page_pool, i);
     return bytes;
 }
 
 void tern_cache_used(tern_cache *c, uint64_t *device, uint64_t *host) {
     tern_mutex_lock(&c->lock);
     for (int i = 0; i < c->layout.n_groups; i++) {
-        uint64_t bytes = c->backend->page_bytes(c->store, i);
+        uint64_t bytes = c->backend->page_bytes(c->page_pool, i);
         *device += (c->n_pages[i] - c->n_free[i]) * bytes;
         *host += c->n_out[i] * bytes;
     }
@@ -93,7 +94,7 @@ void tern_cache_used(tern_cache *c, uint64_t *device, uint64_t *host) {
 static tern_status make_page(tern_cache *c, int group, held_page **out, tern_error *err) {
     held_page *p = tern_alloc(TERN_MEM_KV, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
-    tern_status status = c->backend->page_new(c->store, group, &p->page, err);
+    tern_status status = c->backend->page_new(c->page_pool, group, &p->page, err);
     if (status != TERN_OK) {
         tern_free(p);
         return status;
@@ -123,7 +124,7 @@ static tern_status take(tern_cache *c, int group, held_page **out, tern_error *e
     tern_mutex_unlock(&c->lock);
     if (!p) TERN_TRY(make_page(c, group, &p, err));
     if (group == c->layout.fixed) {
-        tern_status status = c->backend->page_clear(c->store, group, p->page, err);
+        tern_status status = c->backend->page_clear(c->page_pool, group, p->page, err);
         if (status != TERN_OK) {
             tern_mutex_lock(&c->lock);
             give(c, group, p);
@@ -150,7 +151,7 @@ static void drop(tern_cache *c, int group, held_page *p, bool keep) {
         c->n_out[group]--;
     tern_mutex_unlock(&c->lock);
     if (!last || (keep && !away)) return;
-    if (!away) c->backend->page_free(c->store, group, p->page);
+    if (!away) c->backend->page_free(c->page_pool, group, p->page);
     tern_free(p->out);
     tern_free(p);
 }
@@ -275,7 +276,7 @@ static tern_status own_page(tern_sequence *s, int group, int32_t i, tern_error *
         return TERN_OK;
     }
     tern_status status =
-        s->cache->backend->page_copy(s->cache->store, group, t->held[i]->page, p->page, err);
+        s->cache->backend->page_copy(s->cache->page_pool, group, t->held[i]->page, p->page, err);
     if (status != TERN_OK) {
         drop(s->cache, group, p, false);
         return status;
@@ -292,7 +293,7 @@ static tern_status expect_pages(const tern_sequence *s, int group, int32_t n, te
     tern_mutex_lock(&c->lock);
     for (const held_page *p = c->free[group]; p && n > 0; p = p->next) n--;
     tern_mutex_unlock(&c->lock);
-    return n > 0 ? c->backend->pages_expect(c->store, group, n, err) : TERN_OK;
+    return n > 0 ? c->backend->pages_expect(c->page_pool, group, n, err) : TERN_OK;
 }
 
 tern_status tern_sequence_reserve(tern_sequence *s, int32_t n_positions, tern_error *err) {
@@ -413,8 +414,8 @@ static tern_status restore(tern_sequence *s, const snapshot *from, tern_error *e
     if (g < 0 || s->tables[g].n == 0) return TERN_OK;
     TERN_TRY(own_page(s, g, 0, err));
     tern_page to = s->tables[g].pages[0];
-    return from ? c->backend->page_copy(c->store, g, from->page->page, to, err)
-                : c->backend->page_clear(c->store, g, to, err);
+    return from ? c->backend->page_copy(c->page_pool, g, from->page->page, to, err)
+                : c->backend->page_clear(c->page_pool, g, to, err);
 }
 
 tern_status tern_sequence_cut(tern_sequence *s, int32_t n_positions, int32_t *n_left,
@@ -480,7 +481,7 @@ tern_status tern_sequence_remember(tern_sequence *s, tern_error *err) {
     if (s->is_torn) return TERN_OK;
     TERN_TRY(tern_sequence_snapshot(s, s->n_positions, false, &to, &wanted, err));
     if (!wanted) return TERN_OK;
-    tern_status status = c->backend->page_copy(c->store, g, s->tables[g].pages[0], to, err);
+    tern_status status = c->backend->page_copy(c->page_pool, g, s->tables[g].pages[0], to, err);
     if (status != TERN_OK) forget_snapshots(s, s->n_positions - 1);
     return status;
 }
@@ -511,7 +512,7 @@ static tern_status share_fixed(tern_sequence *to, const tern_sequence *from, con
     if (g < 0 || to->n_positions == 0) return TERN_OK;
     TERN_TRY(tern_sequence_append(to, g, err));
     tern_page source = at ? at->page->page : from->tables[g].pages[0];
-    return c->backend->page_copy(c->store, g, source, to->tables[g].pages[0], err);
+    return c->backend->page_copy(c->page_pool, g, source, to->tables[g].pages[0], err);
 }
 
 tern_status tern_sequence_fork(tern_sequence *s, int32_t n_positions, tern_sequence **out,
@@ -535,15 +536,15 @@ static tern_status move_out(tern_sequence *s, int group, int32_t i, tern_error *
     tern_cache *c = s->cache;
     held_page *p = s->tables[group].held[i];
     if (!p || p->out || is_shared(c, p)) return TERN_OK;
-    size_t bytes = (size_t)c->backend->page_bytes(c->store, group);
+    size_t bytes = (size_t)c->backend->page_bytes(c->page_pool, group);
     uint8_t *out = tern_alloc(TERN_MEM_KV, bytes);
     if (!out) return tern_fail_memory(err, bytes);
-    tern_status status = c->backend->page_read(c->store, group, p->page, out, err);
+    tern_status status = c->backend->page_read(c->page_pool, group, p->page, out, err);
     if (status != TERN_OK) {
         tern_free(out);
         return status;
     }
-    c->backend->page_free(c->store, group, p->page);
+    c->backend->page_free(c->page_pool, group, p->page);
     tern_mutex_lock(&c->lock);
     c->n_pages[group]--;
     c->n_out[group]++;
@@ -558,10 +559,10 @@ static tern_status move_in(tern_sequence *s, int group, int32_t i, tern_error *e
     held_page *p = s->tables[group].held[i];
     if (!p || !p->out) return TERN_OK;
     tern_page page;
-    TERN_TRY(c->backend->page_new(c->store, group, &page, err));
-    tern_status status = c->backend->page_write(c->store, group, page, p->out, err);
+    TERN_TRY(c->backend->page_new(c->page_pool, group, &page, err));
+    tern_status status = c->backend->page_write(c->page_pool, group, page, p->out, err);
     if (status != TERN_OK) {
-        c->backend->page_free(c->store, group, page);
+        c->backend->page_free(c->page_pool, group, page);
         return status;
     }
     tern_free(p->out);
@@ -600,10 +601,10 @@ uint64_t tern_sequence_bytes(const tern_sequence *s) {
     for (int g = 0; g < c->layout.n_groups; g++)
         for (int32_t i = 0; i < s->tables[g].n; i++) {
             const held_page *p = s->tables[g].held[i];
-            if (p) bytes += c->backend->page_bytes(c->store, g) / (uint64_t)p->n_holders;
+            if (p) bytes += c->backend->page_bytes(c->page_pool, g) / (uint64_t)p->n_holders;
         }
     for (int i = 0; i <= TERN_SNAPSHOTS; i++)
-        if (s->snapshots[i].page) bytes += c->backend->page_bytes(c->store, c->layout.fixed);
+        if (s->snapshots[i].page) bytes += c->backend->page_bytes(c->page_pool, c->layout.fixed);
     tern_mutex_unlock(&c->lock);
     return bytes;
 }

@@ -38,8 +38,8 @@ bool tern_is_paged(const tern_value *v);
 // The group of a state of the graph.
 int tern_page_group_of(const tern_page_layout *l, const tern_value *state);
 
-typedef struct tern_store tern_store; // a backend's memory for pages
-typedef struct tern_cache tern_cache; // a store and the holders of its pages
+typedef struct tern_page_pool tern_page_pool; // a backend's memory for pages
+typedef struct tern_cache tern_cache;         // a page pool and the holders of its pages
 typedef struct tern_sequence tern_sequence;
 
 struct tern_backend;
@@ -53,7 +53,7 @@ tern_status tern_cache_open(tern_cache **out, const struct tern_backend *backend
                             struct tern_plan *plan, const tern_graph *g,
                             const tern_cache_desc *desc, tern_error *err);
 void tern_cache_close(tern_cache *c); // after all its sequences; NULL is allowed
-tern_store *tern_cache_store(const tern_cache *c);
+tern_page_pool *tern_cache_page_pool(const tern_cache *c);
 // Bytes of all pages, free ones included.
 uint64_t tern_cache_bytes(const tern_cache *c);
 // Adds the bytes of pages that sequences hold: on the device, and moved to the host's memory.

@@ -32,7 +32,7 @@ static front front_of(const tern_cache *c) {
     for (int g = 0; g < c->layout.n_groups; g++) {
         f.groups[g].kind = (uint32_t)c->layout.groups[g].kind;
         f.groups[g].window = c->layout.groups[g].window;
-        f.groups[g].page_bytes = c->backend->page_bytes(c->store, g);
+        f.groups[g].page_bytes = c->backend->page_bytes(c->page_pool, g);
     }
     return f;
 }
@@ -47,7 +47,7 @@ static bool is_fixed(const tern_cache *c, int group) { return group == c->layout
 static tern_status make_room(const tern_cache *c, uint8_t **out, tern_error *err) {
     uint64_t most = 1;
     for (int g = 0; g < c->layout.n_groups; g++) {
-        uint64_t bytes = c->backend->page_bytes(c->store, g);
+        uint64_t bytes = c->backend->page_bytes(c->page_pool, g);
         if (bytes > most) most = bytes;
     }
     *out = tern_alloc(TERN_MEM_KV, (size_t)most);
@@ -65,9 +65,9 @@ typedef struct writer {
 
 static tern_status put_page(const writer *w, int group, const held_page *p, tern_error *err) {
     const tern_cache *c = w->s->cache;
-    size_t bytes = (size_t)c->backend->page_bytes(c->store, group);
+    size_t bytes = (size_t)c->backend->page_bytes(c->page_pool, group);
     if (p->out) return w->put(w->user, p->out, bytes, err);
-    TERN_TRY(c->backend->page_read(c->store, group, p->page, w->room, err));
+    TERN_TRY(c->backend->page_read(c->page_pool, group, p->page, w->room, err));
     return w->put(w->user, w->room, bytes, err);
 }
 
@@ -134,9 +134,9 @@ typedef struct reader {
 
 static tern_status get_page(const reader *r, int group, tern_page to, tern_error *err) {
     const tern_cache *c = r->s->cache;
-    size_t bytes = (size_t)c->backend->page_bytes(c->store, group);
+    size_t bytes = (size_t)c->backend->page_bytes(c->page_pool, group);
     TERN_TRY(r->get(r->user, r->room, bytes, err));
-    return c->backend->page_write(c->store, group, to, r->room, err);
+    return c->backend->page_write(c->page_pool, group, to, r->room, err);
 }
 
 static tern_status get_positions(const reader *r, int group, int32_t n, tern_error *err) {

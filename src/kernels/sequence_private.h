@@ -14,7 +14,7 @@ typedef struct held_page {
 
 struct tern_cache {
     const tern_backend *backend;
-    tern_store *store;
+    tern_page_pool *page_pool;
     tern_page_layout layout;
     int32_t page_positions;
     uint64_t n_sequences; // ever

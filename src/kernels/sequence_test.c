@@ -1,4 +1,4 @@
-// Sequences alone, over a store whose pages are a few numbers: pages that are cut, shared, copied,
+// Sequences alone, over a pool whose pages are a few numbers: pages that are cut, shared, copied,
 // kept, given back, swapped and begun again; also when memory fails at any point.
 // tests/mutants/list has the bug that each check was written for.
 #include "kernels/sequence.h"
@@ -8,39 +8,40 @@
 #include "kernels/backend.h"
 #include "tests/support/harness.h"
 
-// ---- A store -----------------------------------------------------------------------------------
+// ---- A page pool -------------------------------------------------------------------------------
 //
 // A page of positions holds a token each. The page of fixed states holds one number, which depends
 // on all tokens so far.
 
 enum { EACH = 4, WINDOW = 6, N_TOKENS = 64 };
 
-struct tern_store {
+struct tern_page_pool {
     int n_pages[TERN_PAGE_GROUPS]; // in use or free, as the cache has asked for them
 };
 
-static tern_status store_open(tern_plan *p, const tern_page_layout *layout,
-                              const tern_cache_desc *desc, tern_store **out, tern_error *err) {
+static tern_status page_pool_open(tern_plan *p, const tern_page_layout *layout,
+                                  const tern_cache_desc *desc, tern_page_pool **out,
+                                  tern_error *err) {
     (void)p, (void)layout, (void)desc;
     *out = tern_alloc(TERN_MEM_KV, sizeof **out);
     return *out ? TERN_OK : tern_fail_memory(err, sizeof **out);
 }
-static void store_close(tern_store *s) { tern_free(s); }
-static int32_t page_positions(const tern_store *s) {
+static void page_pool_close(tern_page_pool *s) { tern_free(s); }
+static int32_t page_positions(const tern_page_pool *s) {
     (void)s;
     return EACH;
 }
-static uint64_t page_bytes(const tern_store *s, int group) {
+static uint64_t page_bytes(const tern_page_pool *s, int group) {
     (void)s, (void)group;
     return EACH * sizeof(int32_t);
 }
-static tern_status page_new(tern_store *s, int group, tern_page *out, tern_error *err) {
+static tern_status page_new(tern_page_pool *s, int group, tern_page *out, tern_error *err) {
     out->memory = tern_alloc(TERN_MEM_KV, EACH * sizeof(int32_t));
     if (!out->memory) return tern_fail_memory(err, EACH * sizeof(int32_t));
     s->n_pages[group]++;
     return TERN_OK;
 }
-static void page_free(tern_store *s, int group, tern_page page) {
+static void page_free(tern_page_pool *s, int group, tern_page page) {
     s->n_pages[group]--;
     memset(page.memory, 0xEE, EACH * sizeof(int32_t)); // a later read sees this
     tern_free(page.memory);
@@ -56,28 +57,29 @@ static tern_status move(void *to, const void *from, tern_error *err) {
     tern_free(staging);
     return TERN_OK;
 }
-static tern_status page_copy(tern_store *s, int group, tern_page from, tern_page to,
+static tern_status page_copy(tern_page_pool *s, int group, tern_page from, tern_page to,
                              tern_error *err) {
     (void)s, (void)group;
     return move(to.memory, from.memory, err);
 }
-static tern_status page_clear(tern_store *s, int group, tern_page page, tern_error *err) {
+static tern_status page_clear(tern_page_pool *s, int group, tern_page page, tern_error *err) {
     (void)s, (void)group;
     return move(page.memory, NULL, err);
 }
-static tern_status page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err) {
+static tern_status page_read(tern_page_pool *s, int group, tern_page page, void *to,
+                             tern_error *err) {
     (void)s, (void)group;
     return move(to, page.memory, err);
 }
-static tern_status page_write(tern_store *s, int group, tern_page page, const void *from,
+static tern_status page_write(tern_page_pool *s, int group, tern_page page, const void *from,
                               tern_error *err) {
     (void)s, (void)group;
     return move(page.memory, from, err);
 }
 
-static const tern_backend backend = {.store_open = store_open,
-                                     .store_close = store_close,
-                                     .store_page_positions = page_positions,
+static const tern_backend backend = {.page_pool_open = page_pool_open,
+                                     .page_pool_close = page_pool_close,
+                                     .page_positions = page_positions,
                                      .page_bytes = page_bytes,
                                      .page_new = page_new,
                                      .page_free = page_free,
@@ -265,7 +267,7 @@ TEST(sequence_windows_give_pages_back_and_begin_again) {
     int32_t held = 0;
     for (int32_t i = 0; i < 60 / EACH; i++) held += tern_sequence_pages(l.s, 1)[i].memory != NULL;
     CHECK_MSG(held >= 2 && held <= 4, "%d pages of a window of %d", (int)held, WINDOW);
-    CHECK(tern_cache_store(c)->n_pages[1] <= 5);
+    CHECK(tern_cache_page_pool(c)->n_pages[1] <= 5);
     CHECK(tern_sequence_cut(l.s, 58, &left, NULL) == TERN_OK && left == 58); // a short step back
     CHECK_LINE(&l);
     CHECK(tern_sequence_cut(l.s, 30, &left, NULL) == TERN_OK && left == 0);
@@ -284,10 +286,10 @@ TEST(sequence_forks_share_until_they_write) {
         line a, b;
         REQUIRE(c && open_line(&a, c, each[k], 1));
         CHECK(compute(&a, 22, 10, false, false) == TERN_OK);
-        int pages = tern_cache_store(c)->n_pages[0];
+        int pages = tern_cache_page_pool(c)->n_pages[0];
         b = a;
         CHECK(tern_sequence_fork(a.s, 22, &b.s, NULL) == TERN_OK);
-        CHECK(tern_sequence_length(b.s) == 22 && tern_cache_store(c)->n_pages[0] == pages);
+        CHECK(tern_sequence_length(b.s) == 22 && tern_cache_page_pool(c)->n_pages[0] == pages);
         CHECK(each[k].fixed || tern_sequence_bytes(a.s) == tern_sequence_bytes(b.s));
         for (int32_t i = 22; i < N_TOKENS; i++) b.tokens[i] = -i;
         for (int32_t n = 23; n <= 50; n += 9) { // in turn, both from within the shared page
@@ -403,7 +405,7 @@ TEST(sequence_swapped_out_comes_back) {
     CHECK(held(c, &out) > 0 && out == 0);
     CHECK_LINE(&a);
     tern_sequence_close(a.s);
-    CHECK(tern_cache_store(c)->n_pages[0] == 0);
+    CHECK(tern_cache_page_pool(c)->n_pages[0] == 0);
     tern_cache_close(c);
 }
 

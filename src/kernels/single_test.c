@@ -6,7 +6,8 @@ tern_status tern_single_open(tern_single *out, const tern_backend *backend, tern
     tern_status status = tern_cache_open(&out->cache, backend, plan, g, desc, err);
     if (status == TERN_OK) status = tern_sequence_open(&out->sequence, out->cache, err);
     if (status == TERN_OK)
-        status = backend->instance_open(plan, tern_cache_store(out->cache), &out->instance, err);
+        status =
+            backend->instance_open(plan, tern_cache_page_pool(out->cache), &out->instance, err);
     if (status != TERN_OK) tern_single_close(out);
     return status;
 }

@@ -266,8 +266,8 @@ tern_status tern_placement_instance(const tern_placement *p, int32_t n_batch, te
     tern_status status = TERN_OK;
     if (!r->ids || !r->outputs || !r->chunks) status = tern_fail_memory(err, n * sizeof *r->chunks);
     if (status == TERN_OK)
-        status = p->backend->instance_open(p->graphs[0].plan, tern_cache_store(cache), &r->instance,
-                                           err);
+        status = p->backend->instance_open(p->graphs[0].plan, tern_cache_page_pool(cache),
+                                           &r->instance, err);
     if (status == TERN_OK)
         *out = r;
     else

@@ -115,7 +115,7 @@ tern_status tern_run_open_plan(tern_run *r, const tern_backend *backend, tern_pl
     r->backend = backend;
     TERN_TRY(tern_cache_open(&r->cache, backend, plan, g, desc, err));
     TERN_TRY(tern_sequence_open(&r->sequence, r->cache, err));
-    return backend->instance_open(plan, tern_cache_store(r->cache), &r->instance, err);
+    return backend->instance_open(plan, tern_cache_page_pool(r->cache), &r->instance, err);
 }
 
 static tern_status open_there(tern_run *r, const tern_run_desc *d, tern_error *err) {

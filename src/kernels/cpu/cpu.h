@@ -4,7 +4,7 @@
 //   cpu_weights.c   weights as the kernels read them
 //   cpu_plan.c      graph -> list of steps
 //   cpu_i8.c        quantized activations in memory
-//   cpu_store.c     pages of states
+//   cpu_page_pool.c pages of states
 //   cpu_instance.c  scratch of a run; running
 //   cpu_ops.c       the table of ops; ops/ has their functions
 //   kernels.h       the inner kernels
@@ -129,7 +129,7 @@ typedef struct cpu_run {
 
 struct tern_instance {
     tern_plan *plan;
-    const tern_store *store;
+    const tern_page_pool *page_pool;
     uint8_t *pool;          // temporaries, by the memory plan
     uint8_t *scratch;       // [n_threads][scratch_bytes]
     float *rope_tables;     // per rope: cos [n_batch][n_rot/2], sin the same
@@ -181,23 +181,25 @@ tern_status cpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void cpu_plan_free(tern_plan *p);
 
-tern_status cpu_store_open(tern_plan *p, const tern_page_layout *layout,
-                           const tern_cache_desc *desc, tern_store **out, tern_error *err);
-void cpu_store_close(tern_store *s);
-int32_t cpu_store_n_context(const tern_store *s);
-tern_dtype cpu_store_kv_type(const tern_store *s);
-size_t cpu_store_offset(const tern_store *s, tern_vid state); // in a page
-int32_t cpu_store_page_positions(const tern_store *s);
-uint64_t cpu_page_bytes(const tern_store *s, int group);
-tern_status cpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err);
-void cpu_page_free(tern_store *s, int group, tern_page page);
-tern_status cpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err);
-tern_status cpu_page_clear(tern_store *s, int group, tern_page page, tern_error *err);
-tern_status cpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err);
-tern_status cpu_page_write(tern_store *s, int group, tern_page page, const void *from,
+tern_status cpu_page_pool_open(tern_plan *p, const tern_page_layout *layout,
+                               const tern_cache_desc *desc, tern_page_pool **out, tern_error *err);
+void cpu_page_pool_close(tern_page_pool *s);
+int32_t cpu_page_pool_n_context(const tern_page_pool *s);
+tern_dtype cpu_page_pool_kv_type(const tern_page_pool *s);
+size_t cpu_page_pool_offset(const tern_page_pool *s, tern_vid state); // in a page
+int32_t cpu_page_positions(const tern_page_pool *s);
+uint64_t cpu_page_bytes(const tern_page_pool *s, int group);
+tern_status cpu_page_new(tern_page_pool *s, int group, tern_page *out, tern_error *err);
+void cpu_page_free(tern_page_pool *s, int group, tern_page page);
+tern_status cpu_page_copy(tern_page_pool *s, int group, tern_page from, tern_page to,
+                          tern_error *err);
+tern_status cpu_page_clear(tern_page_pool *s, int group, tern_page page, tern_error *err);
+tern_status cpu_page_read(tern_page_pool *s, int group, tern_page page, void *to, tern_error *err);
+tern_status cpu_page_write(tern_page_pool *s, int group, tern_page page, const void *from,
                            tern_error *err);
 
-tern_status cpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
+tern_status cpu_instance_open(tern_plan *p, tern_page_pool *s, tern_instance **out,
+                              tern_error *err);
 void cpu_instance_close(tern_instance *i);
 tern_status cpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);
 tern_status cpu_poll(tern_instance *i, bool *done, tern_error *err);

@@ -16,14 +16,14 @@ static tern_status open_query(tern_instance *in, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status cpu_instance_open(tern_plan *p, tern_store *store, tern_instance **out,
+tern_status cpu_instance_open(tern_plan *p, tern_page_pool *page_pool, tern_instance **out,
                               tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
     tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
     if (!in) return tern_fail_memory(err, sizeof *in);
     in->plan = p;
-    in->store = store;
+    in->page_pool = page_pool;
     for (size_t i = 0; i < p->ropes.n; i++) {
         size_t floats = (size_t)p->n_batch * (size_t)p->ropes.items[i].attrs.n_rot;
         if (floats > in->rope_stride) in->rope_stride = floats;
@@ -151,8 +151,8 @@ static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
         int32_t seen = b->chunks[i].first_pos + b->chunks[i].n_tokens;
         if (n->window > 0 && n->window < seen) seen = n->window;
         bytes += 2 * (uint64_t)n->n_kv_heads *
-                 tern_kv_head_bytes(cpu_store_kv_type(run->instance->store), (size_t)n->head_dim,
-                                    (size_t)seen);
+                 tern_kv_head_bytes(cpu_page_pool_kv_type(run->instance->page_pool),
+                                    (size_t)n->head_dim, (size_t)seen);
     }
     return bytes;
 }
@@ -223,7 +223,8 @@ static tern_status check_whole(const tern_plan *p, const tern_batch *b, tern_err
 
 tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *err) {
     const tern_plan *p = in->plan;
-    TERN_TRY(tern_batch_check(batch, p->g, p->n_batch, cpu_store_n_context(in->store), err));
+    TERN_TRY(
+        tern_batch_check(batch, p->g, p->n_batch, cpu_page_pool_n_context(in->page_pool), err));
     TERN_TRY(check_whole(p, batch, err));
     for (size_t i = 0; i < p->n_steps * CPU_COUNTERS; i++)
         atomic_store_explicit(&in->counters[i], 0, memory_order_relaxed);

@@ -44,17 +44,18 @@ static void store_rows(cpu_run *run, const tern_node *n, const float *k, const f
                        size_t last) {
     const tern_vid *states = n->in + (n->op == TERN_OP_KV_STORE ? 2 : 3);
     const tern_vid k_state = states[0], v_state = states[1];
-    const tern_store *s = run->instance->store;
+    const tern_page_pool *s = run->instance->page_pool;
     const size_t dim = (size_t)n->head_dim, d = (size_t)n->n_kv_heads * dim;
-    const size_t head_bytes = tern_kv_head_bytes(cpu_store_kv_type(s), dim, TERN_PAGE_POSITIONS);
+    const size_t head_bytes =
+        tern_kv_head_bytes(cpu_page_pool_kv_type(s), dim, TERN_PAGE_POSITIONS);
     for (size_t end; t < last; t = end) {
         const cpu_row *row = &run->instance->rows[t];
         const tern_chunk *c = &run->batch->chunks[row->chunk];
         const size_t lane = (size_t)row->position % TERN_PAGE_POSITIONS;
         const tern_page *pages = cpu_state_pages(run, c, k_state);
         uint8_t *page = pages[row->position / TERN_PAGE_POSITIONS].memory;
-        uint8_t *keys = page + cpu_store_offset(s, k_state);
-        uint8_t *values = page + cpu_store_offset(s, v_state);
+        uint8_t *keys = page + cpu_page_pool_offset(s, k_state);
+        uint8_t *values = page + cpu_page_pool_offset(s, v_state);
         end = page_end(run, t, last);
         for (size_t h = 0; h < (size_t)n->n_kv_heads; h++)
             for (size_t i = t; i < end; i++)
@@ -62,7 +63,7 @@ static void store_rows(cpu_run *run, const tern_node *n, const float *k, const f
                                                                 .v = values + h * head_bytes,
                                                                 .key = k + i * d + h * dim,
                                                                 .value = v + i * d + h * dim,
-                                                                .kv_type = cpu_store_kv_type(s),
+                                                                .kv_type = cpu_page_pool_kv_type(s),
                                                                 .lane = lane + i - t,
                                                                 .head_dim = dim});
     }
@@ -104,7 +105,7 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
     size_t group = (size_t)(n->n_heads / n->n_kv_heads), dim = (size_t)n->head_dim;
     size_t splits = run->batch->n_tokens == 1 && group % 2 == 0 && team->n_threads > 1 ? 2 : 1;
     size_t heads = group / splits, n_units_h = (size_t)n->n_kv_heads * splits;
-    tern_dtype kv_type = cpu_store_kv_type(in->store);
+    tern_dtype kv_type = cpu_page_pool_kv_type(in->page_pool);
     size_t head_bytes = tern_kv_head_bytes(kv_type, dim, TERN_PAGE_POSITIONS);
     const float *q = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
@@ -123,8 +124,8 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
             .head_dim = dim,
             .first_pos = (size_t)in->rows[block->row].position,
             .pages = cpu_state_pages(run, c, n->in[1]),
-            .k_offset = cpu_store_offset(in->store, n->in[1]) + kv_head * head_bytes,
-            .v_offset = cpu_store_offset(in->store, n->in[2]) + kv_head * head_bytes,
+            .k_offset = cpu_page_pool_offset(in->page_pool, n->in[1]) + kv_head * head_bytes,
+            .v_offset = cpu_page_pool_offset(in->page_pool, n->in[2]) + kv_head * head_bytes,
             .kv_type = kv_type,
             .causal = !n->bidirectional,
             .window = n->window,
@@ -160,14 +161,14 @@ typedef struct source {
 } source;
 
 static source source_of(const cpu_run *run, const tern_node *n, const tern_chunk *c, int first) {
-    const tern_store *s = run->instance->store;
+    const tern_page_pool *s = run->instance->page_pool;
     size_t head = tern_kv_head_bytes(TERN_DTYPE_F32, (size_t)n->head_dim, TERN_PAGE_POSITIONS);
     source out = {.page = cpu_state_pages(run, c, n->in[first])->memory,
-                  .k = cpu_store_offset(s, n->in[first]),
-                  .v = cpu_store_offset(s, n->in[first + 1]),
+                  .k = cpu_page_pool_offset(s, n->in[first]),
+                  .v = cpu_page_pool_offset(s, n->in[first + 1]),
                   .block = (size_t)n->n_kv_heads * head,
                   .head = head};
-    out.n = (float *)(void *)(out.page + cpu_store_offset(s, n->in[first + 2]));
+    out.n = (float *)(void *)(out.page + cpu_page_pool_offset(s, n->in[first + 2]));
     return out;
 }
 

@@ -43,7 +43,7 @@ typedef struct stretch {
 } stretch;
 
 static float *tail_of(const cpu_run *run, const tern_page *page, tern_vid v) {
-    return (float *)(void *)(page->memory + cpu_store_offset(run->instance->store, v));
+    return (float *)(void *)(page->memory + cpu_page_pool_offset(run->instance->page_pool, v));
 }
 
 static stretch stretch_of(const cpu_run *run, const tern_node *n, size_t chunk) {

@@ -22,7 +22,7 @@ static int runs_of(const tern_chunk *c, rows_run runs[2]) {
 }
 
 static float *state_of(const cpu_run *run, const tern_page *page, tern_vid v) {
-    return (float *)(void *)(page->memory + cpu_store_offset(run->instance->store, v));
+    return (float *)(void *)(page->memory + cpu_page_pool_offset(run->instance->page_pool, v));
 }
 
 #define CONV_COLS 256 // of a unit

@@ -9,7 +9,7 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   ops/            the dispatches of each op
 //   gpu_token.c     the same for few tokens: fewer, larger ones
-//   gpu_store.c     pages of states
+//   gpu_page_pool.c pages of states
 //   gpu_instance.c  scratch of runs
 //   gpu_order.c     which rows of a batch are computed together, and where their pages are
 //   gpu_encode.c    encodes the dispatches of a batch
@@ -623,28 +623,30 @@ typedef tern_status gpu_op_fn(tern_plan *p, const tern_node *n, tern_error *err)
 
 // ---- Instances ---------------------------------------------------------------------------------
 
-tern_status gpu_store_open(tern_plan *p, const tern_page_layout *layout,
-                           const tern_cache_desc *desc, tern_store **out, tern_error *err);
-void gpu_store_close(tern_store *s);
-int32_t gpu_store_page_positions(const tern_store *s);
-uint64_t gpu_page_bytes(const tern_store *s, int group);
-tern_status gpu_pages_expect(tern_store *s, int group, int32_t n, tern_error *err);
-tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err);
-void gpu_page_free(tern_store *s, int group, tern_page page);
-tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err);
-tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error *err);
-tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err);
-tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void *from,
+tern_status gpu_page_pool_open(tern_plan *p, const tern_page_layout *layout,
+                               const tern_cache_desc *desc, tern_page_pool **out, tern_error *err);
+void gpu_page_pool_close(tern_page_pool *s);
+int32_t gpu_page_positions(const tern_page_pool *s);
+uint64_t gpu_page_bytes(const tern_page_pool *s, int group);
+tern_status gpu_pages_expect(tern_page_pool *s, int group, int32_t n, tern_error *err);
+tern_status gpu_page_new(tern_page_pool *s, int group, tern_page *out, tern_error *err);
+void gpu_page_free(tern_page_pool *s, int group, tern_page page);
+tern_status gpu_page_copy(tern_page_pool *s, int group, tern_page from, tern_page to,
+                          tern_error *err);
+tern_status gpu_page_clear(tern_page_pool *s, int group, tern_page page, tern_error *err);
+tern_status gpu_page_read(tern_page_pool *s, int group, tern_page page, void *to, tern_error *err);
+tern_status gpu_page_write(tern_page_pool *s, int group, tern_page page, const void *from,
                            tern_error *err);
-gpu_cache gpu_store_cache(const tern_store *s);
-const tern_page_layout *gpu_store_layout(const tern_store *s);
-uint64_t gpu_state_bytes(const tern_store *s, tern_vid v); // in a page
+gpu_cache gpu_page_pool_cache(const tern_page_pool *s);
+const tern_page_layout *gpu_page_pool_layout(const tern_page_pool *s);
+uint64_t gpu_state_bytes(const tern_page_pool *s, tern_vid v); // in a page
 // The buffer of a state, [page][state]; NULL: no pages.
-wgpu_buffer gpu_store_buffer(const tern_store *s, tern_vid v);
+wgpu_buffer gpu_page_pool_buffer(const tern_page_pool *s, tern_vid v);
 // How often buffers of states have been replaced.
-uint32_t gpu_store_growth(const tern_store *s);
+uint32_t gpu_page_pool_growth(const tern_page_pool *s);
 
-tern_status gpu_instance_open(tern_plan *p, tern_store *s, tern_instance **out, tern_error *err);
+tern_status gpu_instance_open(tern_plan *p, tern_page_pool *s, tern_instance **out,
+                              tern_error *err);
 void gpu_instance_close(tern_instance *i);
 tern_status gpu_instance_open_drafts(tern_instance *i, const tern_draft_table *t, tern_error *err);
 tern_status gpu_submit(tern_instance *i, const tern_batch *batch, tern_error *err);

@@ -186,8 +186,9 @@ void gpu_drafts_close(tern_instance *in) {
 
 bool gpu_drafts_can(const tern_instance *in, const gpu_request *b) {
     const tern_drafting *q = b->wants.drafting;
-    if (gpu_store_layout(in->store)->fixed >= 0) return false; // wrong drafts would change them
-    if (in->plan->n_host_tables > 0) return false;             // whose rows the host sends
+    if (gpu_page_pool_layout(in->page_pool)->fixed >= 0)
+        return false;                              // wrong drafts would change them
+    if (in->plan->n_host_tables > 0) return false; // whose rows the host sends
     return in->drafts && !in->profile && in->order.n_chunks == 1 && b->n_tokens == 1 &&
            b->n_outputs == 1 && b->wants.top_k == 1 && !b->logits && q->n_before > 0 &&
            q->n_each >= 2 && q->n_each <= GPU_FEW && q->n_each <= in->plan->n_batch &&

@@ -146,9 +146,10 @@ static uint64_t bytes_of(const tern_instance *in, const gpu_dispatch *step) {
         else if (at->place == GPU_POOL || at->place == GPU_POOL_I8)
             bytes += (double)at->bytes * n_tokens / p->n_batch;
         else if (at->place == GPU_STATE && p->g->values[at->v].state == TERN_STATE_FIXED)
-            bytes += 2.0 * b->n_chunks * (double)gpu_state_bytes(in->store, at->v); // in and out
+            bytes +=
+                2.0 * b->n_chunks * (double)gpu_state_bytes(in->page_pool, at->v); // in and out
         else if (at->place == GPU_STATE)
-            bytes += positions / GPU_PAGE_POSITIONS * (double)gpu_state_bytes(in->store, at->v);
+            bytes += positions / GPU_PAGE_POSITIONS * (double)gpu_state_bytes(in->page_pool, at->v);
         else if (at->place == GPU_LOGITS)
             bytes += (double)in->chunk_rows * (double)p->n_vocab * sizeof(float);
     }

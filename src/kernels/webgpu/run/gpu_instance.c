@@ -146,7 +146,7 @@ static wgpu_group_entry entry_of(const tern_instance *in, int32_t step, const gp
     case GPU_POOL: e.buffer = in->pool; break;
     case GPU_POOL_I8: e.buffer = in->pool_i8; break;
     case GPU_WEIGHT: e.buffer = b->buffer; break;
-    case GPU_STATE: e.buffer = gpu_store_buffer(in->store, b->v); break;
+    case GPU_STATE: e.buffer = gpu_page_pool_buffer(in->page_pool, b->v); break;
     case GPU_ANGLES: e.buffer = in->angles[b->v]; break;
     case GPU_IDS: e.buffer = in->ids; break;
     case GPU_SENT: e.buffer = in->sent[b->v]; break;
@@ -268,22 +268,22 @@ static tern_status grow_runs(tern_instance *in, uint64_t bytes, tern_error *err)
 tern_status gpu_instance_bind(tern_instance *in, uint64_t table_bytes, tern_error *err) {
     uint64_t bytes = gpu_run_at(0) + table_bytes;
     if (bytes > in->runs_bytes) TERN_TRY(grow_runs(in, bytes, err));
-    if (in->growth != gpu_store_growth(in->store)) gpu_instance_close_groups(in);
-    in->growth = gpu_store_growth(in->store);
+    if (in->growth != gpu_page_pool_growth(in->page_pool)) gpu_instance_close_groups(in);
+    in->growth = gpu_page_pool_growth(in->page_pool);
     return gpu_instance_add_step(in, 0, err);
 }
 
-tern_status gpu_instance_open(tern_plan *p, tern_store *store, tern_instance **out,
+tern_status gpu_instance_open(tern_plan *p, tern_page_pool *page_pool, tern_instance **out,
                               tern_error *err) {
     *out = NULL;
     tern_status status = TERN_OK;
     tern_instance *in = tern_alloc(TERN_MEM_SESSION, sizeof *in);
     if (!in) return tern_fail_memory(err, sizeof *in);
     in->plan = p;
-    in->store = store;
+    in->page_pool = page_pool;
     in->scores = tern_graph_scores(p->g);
     if (in->scores >= 0 && !gpu_is_logits(p->g, in->scores)) in->scores = -1;
-    in->cache = gpu_store_cache(store);
+    in->cache = gpu_page_pool_cache(page_pool);
     in->steps.seconds_max = GPU_STEPS_SECONDS;
     for (size_t i = 0; i < p->n_dispatches; i++)
         for (int k = 0; k < p->dispatches[i].n_bindings; k++)

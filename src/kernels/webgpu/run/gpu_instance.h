@@ -134,11 +134,11 @@ typedef struct gpu_angle_memo {
 
 struct tern_instance {
     tern_plan *plan;
-    tern_store *store;
+    tern_page_pool *page_pool;
     tern_vid scores;
     gpu_cache cache;
     bool uses_chunks; // some kernel binds them
-    uint32_t growth;  // gpu_store_growth when the bind groups were made
+    uint32_t growth;  // gpu_page_pool_growth when the bind groups were made
     uint32_t *tables; // of the run that is being written
     size_t tables_capacity;
     uint64_t runs_bytes;

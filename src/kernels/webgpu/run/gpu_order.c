@@ -119,7 +119,7 @@ static tern_status reserve(tern_instance *in, size_t n, size_t more, tern_error 
 
 tern_status gpu_table_pages(tern_instance *in, const tern_sequence *s, int32_t n_positions,
                             size_t *n, tern_error *err) {
-    const tern_page_layout *l = gpu_store_layout(in->store);
+    const tern_page_layout *l = gpu_page_pool_layout(in->page_pool);
     size_t n_pages = ((size_t)n_positions + GPU_PAGE_POSITIONS - 1) / GPU_PAGE_POSITIONS;
     TERN_TRY(reserve(in, *n, n_pages * (size_t)l->n_groups, err));
     for (int g = 0; g < l->n_groups; g++) {

@@ -12,7 +12,7 @@
 // ---- Submitting --------------------------------------------------------------------------------
 
 static gpu_chunk chunk_of(const tern_instance *in, const tern_chunk *c, int32_t first_row) {
-    int fixed = gpu_store_layout(in->store)->fixed;
+    int fixed = gpu_page_pool_layout(in->page_pool)->fixed;
     const tern_page *slot = fixed >= 0 ? tern_sequence_pages(c->sequence, fixed) : NULL;
     bool keeps = c->keeps && c->kept_after > 0;
     int32_t after = c->kept_after < c->n_tokens ? c->kept_after : c->n_tokens;

@@ -19,7 +19,7 @@ typedef struct arena {
     size_t n_freed, freed_capacity;
 } arena;
 
-struct tern_store {
+struct tern_page_pool {
     tern_plan *plan;
     tern_page_layout layout;
     gpu_cache cache;
@@ -36,14 +36,14 @@ static uint64_t row_bytes(int64_t n_cols, gpu_cache cache) {
 }
 
 // Bytes of a state in a page.
-uint64_t gpu_state_bytes(const tern_store *s, tern_vid v) {
+uint64_t gpu_state_bytes(const tern_page_pool *s, tern_vid v) {
     const tern_value *value = &s->plan->g->values[v];
     if (value->state == TERN_STATE_FIXED)
         return (uint64_t)(value->rows * value->cols) * sizeof(float);
     return GPU_PAGE_POSITIONS * row_bytes(value->cols, s->cache);
 }
 
-static uint64_t greatest_state(const tern_store *s, const arena *a) {
+static uint64_t greatest_state(const tern_page_pool *s, const arena *a) {
     uint64_t most = 0;
     for (size_t i = 0; i < a->n_states; i++) {
         uint64_t bytes = gpu_state_bytes(s, a->states[i]);
@@ -54,7 +54,7 @@ static uint64_t greatest_state(const tern_store *s, const arena *a) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-static tern_status list_states(tern_store *s, tern_error *err) {
+static tern_status list_states(tern_page_pool *s, tern_error *err) {
     const tern_graph *g = s->plan->g;
     s->number = tern_alloc_array(TERN_MEM_KV, g->n_values + 1, sizeof *s->number);
     if (!s->number) return tern_fail_memory(err, g->n_values * sizeof *s->number);
@@ -73,12 +73,12 @@ static tern_status list_states(tern_store *s, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status gpu_store_open(tern_plan *p, const tern_page_layout *layout,
-                           const tern_cache_desc *desc, tern_store **out, tern_error *err) {
+tern_status gpu_page_pool_open(tern_plan *p, const tern_page_layout *layout,
+                               const tern_cache_desc *desc, tern_page_pool **out, tern_error *err) {
     *out = NULL;
     tern_kv_type kv = desc->kv_type;
     TERN_TRY(tern_kv_choose(p->g, desc->n_context, kv, &kv, err));
-    tern_store *s = tern_alloc(TERN_MEM_KV, sizeof *s);
+    tern_page_pool *s = tern_alloc(TERN_MEM_KV, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->plan = p;
     s->layout = *layout;
@@ -89,17 +89,17 @@ tern_status gpu_store_open(tern_plan *p, const tern_page_layout *layout,
     if (status == TERN_OK)
         *out = s;
     else
-        gpu_store_close(s);
+        gpu_page_pool_close(s);
     return status;
 }
 
-static void free_buffers(tern_store *s, wgpu_buffer *buffers, size_t n) {
+static void free_buffers(tern_page_pool *s, wgpu_buffer *buffers, size_t n) {
     for (size_t i = 0; buffers && i < n; i++)
         gpu_buffer_free(s->plan->device, GPU_USE_CACHE, buffers[i]);
     tern_free(buffers);
 }
 
-void gpu_store_close(tern_store *s) {
+void gpu_page_pool_close(tern_page_pool *s) {
     if (!s) return;
     for (int g = 0; g < s->layout.n_groups; g++) {
         arena *a = &s->arenas[g];
@@ -112,20 +112,20 @@ void gpu_store_close(tern_store *s) {
     tern_free(s);
 }
 
-int32_t gpu_store_page_positions(const tern_store *s) {
+int32_t gpu_page_positions(const tern_page_pool *s) {
     (void)s;
     return GPU_PAGE_POSITIONS;
 }
-gpu_cache gpu_store_cache(const tern_store *s) { return s->cache; }
-const tern_page_layout *gpu_store_layout(const tern_store *s) { return &s->layout; }
-uint32_t gpu_store_growth(const tern_store *s) { return s->growth; }
+gpu_cache gpu_page_pool_cache(const tern_page_pool *s) { return s->cache; }
+const tern_page_layout *gpu_page_pool_layout(const tern_page_pool *s) { return &s->layout; }
+uint32_t gpu_page_pool_growth(const tern_page_pool *s) { return s->growth; }
 
-wgpu_buffer gpu_store_buffer(const tern_store *s, tern_vid v) {
+wgpu_buffer gpu_page_pool_buffer(const tern_page_pool *s, tern_vid v) {
     const arena *a = &s->arenas[tern_page_group_of(&s->layout, &s->plan->g->values[v])];
     return a->buffers ? a->buffers[s->number[v]] : NULL;
 }
 
-uint64_t gpu_page_bytes(const tern_store *s, int group) {
+uint64_t gpu_page_bytes(const tern_page_pool *s, int group) {
     const arena *a = &s->arenas[group];
     uint64_t bytes = 0;
     for (size_t i = 0; i < a->n_states; i++) bytes += gpu_state_bytes(s, a->states[i]);
@@ -135,19 +135,20 @@ uint64_t gpu_page_bytes(const tern_store *s, int group) {
 // ---- Copying -----------------------------------------------------------------------------------
 
 // A state in a page.
-static gpu_piece piece_of(const tern_store *s, const arena *a, tern_page page, size_t i) {
+static gpu_piece piece_of(const tern_page_pool *s, const arena *a, tern_page page, size_t i) {
     uint64_t bytes = gpu_state_bytes(s, a->states[i]);
     return (gpu_piece){a->buffers[i], page.index * bytes, bytes};
 }
 
-static void copy_piece(const tern_store *s, wgpu_encoder encoder, gpu_piece from, gpu_piece to) {
+static void copy_piece(const tern_page_pool *s, wgpu_encoder encoder, gpu_piece from,
+                       gpu_piece to) {
     const wgpu_api *a = &s->plan->device->api;
     a->CommandEncoderCopyBufferToBuffer(encoder, from.buffer, from.offset, s->between, 0,
                                         from.bytes);
     a->CommandEncoderCopyBufferToBuffer(encoder, s->between, 0, to.buffer, to.offset, from.bytes);
 }
 
-static tern_status submit(const tern_store *s, wgpu_encoder encoder, tern_error *err) {
+static tern_status submit(const tern_page_pool *s, wgpu_encoder encoder, tern_error *err) {
     tern_device *d = s->plan->device;
     const wgpu_api *a = &d->api;
     wgpu_commands commands = a->CommandEncoderFinish(encoder, NULL);
@@ -157,12 +158,13 @@ static tern_status submit(const tern_store *s, wgpu_encoder encoder, tern_error 
     return gpu_check(d, "copying states", err);
 }
 
-static wgpu_encoder encoder_of(const tern_store *s) {
+static wgpu_encoder encoder_of(const tern_page_pool *s) {
     const tern_device *d = s->plan->device;
     return d->api.DeviceCreateCommandEncoder(d->device, NULL);
 }
 
-tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to, tern_error *err) {
+tern_status gpu_page_copy(tern_page_pool *s, int group, tern_page from, tern_page to,
+                          tern_error *err) {
     const arena *a = &s->arenas[group];
     uint64_t most = 0;
     for (int g = 0; g < s->layout.n_groups; g++) {
@@ -178,7 +180,7 @@ tern_status gpu_page_copy(tern_store *s, int group, tern_page from, tern_page to
     return submit(s, encoder, err);
 }
 
-tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error *err) {
+tern_status gpu_page_clear(tern_page_pool *s, int group, tern_page page, tern_error *err) {
     const arena *a = &s->arenas[group];
     wgpu_encoder encoder = encoder_of(s);
     for (size_t i = 0; i < a->n_states; i++) {
@@ -188,7 +190,7 @@ tern_status gpu_page_clear(tern_store *s, int group, tern_page page, tern_error 
     return submit(s, encoder, err);
 }
 
-tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, tern_error *err) {
+tern_status gpu_page_read(tern_page_pool *s, int group, tern_page page, void *to, tern_error *err) {
     enum { AT_ONCE = 64 };
     const arena *a = &s->arenas[group];
     gpu_piece pieces[AT_ONCE];
@@ -206,7 +208,7 @@ tern_status gpu_page_read(tern_store *s, int group, tern_page page, void *to, te
     return TERN_OK;
 }
 
-tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void *from,
+tern_status gpu_page_write(tern_page_pool *s, int group, tern_page page, const void *from,
                            tern_error *err) {
     const arena *a = &s->arenas[group];
     const uint8_t *at = from;
@@ -221,8 +223,8 @@ tern_status gpu_page_write(tern_store *s, int group, tern_page page, const void 
 
 // ---- Room --------------------------------------------------------------------------------------
 
-static tern_status open_buffers(tern_store *s, const arena *a, uint64_t n_pages, wgpu_buffer **out,
-                                tern_error *err) {
+static tern_status open_buffers(tern_page_pool *s, const arena *a, uint64_t n_pages,
+                                wgpu_buffer **out, tern_error *err) {
     wgpu_buffer *buffers = tern_alloc_array(TERN_MEM_KV, a->n_states + 1, sizeof *buffers);
     if (!buffers) return tern_fail_memory(err, a->n_states * sizeof *buffers);
     tern_status status = TERN_OK;
@@ -238,7 +240,7 @@ static tern_status open_buffers(tern_store *s, const arena *a, uint64_t n_pages,
 }
 
 // Other buffers with the same contents.
-static tern_status resize(tern_store *s, arena *a, uint32_t n_pages, tern_error *err) {
+static tern_status resize(tern_page_pool *s, arena *a, uint32_t n_pages, tern_error *err) {
     const tern_device *d = s->plan->device;
     wgpu_buffer *larger = NULL;
     TERN_TRY(open_buffers(s, a, n_pages, &larger, err));
@@ -262,7 +264,7 @@ static tern_status resize(tern_store *s, arena *a, uint32_t n_pages, tern_error 
 }
 
 // A quarter more, so that copying stays a small part of filling, but no less than is wanted.
-static tern_status grow(tern_store *s, arena *a, uint64_t wanted, tern_error *err) {
+static tern_status grow(tern_page_pool *s, arena *a, uint64_t wanted, tern_error *err) {
     uint64_t binding = s->plan->device->binding_bytes_max, most = binding / greatest_state(s, a);
     uint64_t n = a->n_pages + (uint64_t)a->n_pages / 4;
     if (wanted > most)
@@ -283,7 +285,7 @@ static tern_status grow(tern_store *s, arena *a, uint64_t wanted, tern_error *er
 // First sizes when pages are taken one after the other.
 #define POSITIONS_AT_FIRST 256
 #define SLOTS_AT_FIRST     2 // a sequence, and where it can go back to
-tern_status gpu_pages_expect(tern_store *s, int group, int32_t n, tern_error *err) {
+tern_status gpu_pages_expect(tern_page_pool *s, int group, int32_t n, tern_error *err) {
     arena *a = &s->arenas[group];
     uint64_t wanted = a->n_used + (uint64_t)n;
     if (a->n_states == 0 || n <= 0 || (uint64_t)n <= a->n_freed) return TERN_OK;
@@ -292,7 +294,7 @@ tern_status gpu_pages_expect(tern_store *s, int group, int32_t n, tern_error *er
     return grow(s, a, wanted, err);
 }
 
-tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *err) {
+tern_status gpu_page_new(tern_page_pool *s, int group, tern_page *out, tern_error *err) {
     arena *a = &s->arenas[group];
     bool fixed = group == s->layout.fixed;
     if (a->n_freed > 0) {
@@ -312,7 +314,7 @@ tern_status gpu_page_new(tern_store *s, int group, tern_page *out, tern_error *e
     return TERN_OK;
 }
 
-void gpu_page_free(tern_store *s, int group, tern_page page) {
+void gpu_page_free(tern_page_pool *s, int group, tern_page page) {
     arena *a = &s->arenas[group];
     a->freed[a->n_freed++] = page.index;
     if (a->n_freed < a->n_used) return;
