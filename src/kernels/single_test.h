@@ -1,5 +1,5 @@
 // One sequence on one instance, without a runtime: for tests of a backend. Models run their graphs
-// with runtime/run.h.
+// with runtime/runner.h.
 #ifndef TERN_KERNELS_SINGLE_TEST_H
 #define TERN_KERNELS_SINGLE_TEST_H
 

@@ -85,7 +85,7 @@ static void take_rows(const tern_computation *c, tern_placed_instance *r, const 
 // Sets the ends of images whose rows attend to each other, for all rows of the batch or none.
 static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *work,
                      int32_t n_work) {
-    tern_placed_instance *r = c->run;
+    tern_placed_instance *r = c->placed;
     bool any = false;
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
         tern_chunk *k = &r->chunks[i];
@@ -99,7 +99,7 @@ static void put_ends(const tern_computation *c, tern_batch *b, const tern_work *
 // RoPE's positions, which differ from the sequence's, for all rows of the batch.
 static void put_places(const tern_computation *c, tern_batch *b, const tern_work *work,
                        int32_t n_work) {
-    tern_placed_instance *r = c->run;
+    tern_placed_instance *r = c->placed;
     for (int32_t i = 0, row = 0; i < n_work; row += r->chunks[i++].n_tokens) {
         const tern_lease *l = work[i].lease;
         tern_chunk *k = &r->chunks[i];
@@ -114,7 +114,7 @@ static void put_places(const tern_computation *c, tern_batch *b, const tern_work
 // The batch's inputs for texts with images, besides the ids.
 static tern_status place_images(const tern_computation *c, tern_batch *b, const tern_work *work,
                                 int32_t n_work, tern_error *err) {
-    tern_placed_instance *r = c->run;
+    tern_placed_instance *r = c->placed;
     const tern_config *config = &c->model->config;
     bool any = false, any_rows = false;
     for (int32_t i = 0; i < n_work; i++) any |= work[i].lease->n_images > 0;
@@ -211,11 +211,11 @@ static int32_t positions_ahead(const tern_computation *c) {
 // For the sequences of a failed batch: which of their states it changed is unknown.
 static void abandon(const tern_computation *c) {
     for (int32_t i = 0; i < c->batch.n_chunks; i++)
-        tern_sequence_abandon(c->run->chunks[i].sequence);
+        tern_sequence_abandon(c->placed->chunks[i].sequence);
 }
 
 static tern_status submit(tern_computation *c, tern_error *err) {
-    tern_placed_instance *r = c->run;
+    tern_placed_instance *r = c->placed;
     tern_batch *b = &c->batch;
     tern_work part;
     *b = (tern_batch){0};
@@ -262,23 +262,24 @@ static tern_status check_caches(const tern_work *work, int32_t n_work, tern_erro
 }
 
 // While the device is in use.
-static void give_run(tern_computation *c) {
+static void give_back(tern_computation *c) {
     tern_lease *first = c->work->lease;
-    if (c->run && c->run != first->own) tern_placement_give(c->at, c->run, first->sequence);
-    c->run = NULL;
+    if (c->placed && c->placed != first->own)
+        tern_placement_give(c->at, c->placed, first->sequence);
+    c->placed = NULL;
 }
 
 static tern_status start(tern_computation *c, tern_error *err) {
     tern_lease *first = c->work->lease;
     tern_status status = TERN_OK;
     c->at = first->at;
-    c->run = first->own;
+    c->placed = first->own;
     tern_placement_begin_use(c->at);
-    if (!c->run)
+    if (!c->placed)
         status = tern_placement_take(c->at, c->model->n_batch, first->cache, first->sequence,
-                                     &c->run, err);
+                                     &c->placed, err);
     if (status == TERN_OK) status = submit(c, err);
-    if (status != TERN_OK) give_run(c);
+    if (status != TERN_OK) give_back(c);
     tern_placement_end_use(c->at);
     return status;
 }
@@ -378,17 +379,17 @@ tern_status tern_computation_begin(tern_computation *c, tern_model *m, const ter
 }
 
 // Polls the submission under way; *done: all is done.
-static tern_status poll_run(tern_computation *c, bool *done, tern_error *err) {
+static tern_status poll_batch(tern_computation *c, bool *done, tern_error *err) {
     tern_placement_begin_use(c->at);
     bool computed = false;
-    tern_status status = c->at->backend->poll(c->run->instance, &computed, err);
+    tern_status status = c->at->backend->poll(c->placed->instance, &computed, err);
     if (status != TERN_OK) abandon(c);
     if (status == TERN_OK && computed) {
         advance(c);
         *done = !c->is_part;
         if (c->is_part) status = submit(c, err);
     }
-    if (*done || status != TERN_OK) give_run(c);
+    if (*done || status != TERN_OK) give_back(c);
     tern_placement_end_use(c->at);
     return status;
 }
@@ -400,7 +401,7 @@ tern_status tern_computation_poll(tern_computation *c, bool *done, tern_error *e
     if (status != TERN_OK)
         tern_computation_cancel(c);
     else
-        status = c->is_moving ? try_start(c, &why) : poll_run(c, done, &why);
+        status = c->is_moving ? try_start(c, &why) : poll_batch(c, done, &why);
     status = move_if_lost(c, status, &why);
     if (*done) status = finish(c, &why);
     if (status != TERN_OK && err) *err = why;
@@ -408,11 +409,11 @@ tern_status tern_computation_poll(tern_computation *c, bool *done, tern_error *e
 }
 
 void tern_computation_cancel(tern_computation *c) {
-    if (!c->run) return; // a placement being opened belongs to the model
+    if (!c->placed) return; // a placement being opened belongs to the model
     tern_placement_begin_use(c->at);
     abandon(c);
-    c->at->backend->cancel(c->run->instance);
-    give_run(c);
+    c->at->backend->cancel(c->placed->instance);
+    give_back(c);
     tern_placement_end_use(c->at);
 }
 

@@ -42,7 +42,7 @@ typedef struct tern_placed_graph {
     tern_plan *plan;
 } tern_placed_graph;
 
-// A plan for other numbers of rows than the model's (run.c).
+// A plan for other numbers of rows than the model's (runner.c).
 typedef struct tern_placed_plan {
     tern_weight **weights; // by value of the graph
     tern_plan *plan;
@@ -364,13 +364,13 @@ typedef struct tern_computation {
     tern_model *model;
     const tern_work *work;
     int32_t n_work;
-    tern_wants wants;          // rows of the first work, then of the second ...
-    tern_placement *at;        // the rest is for lease_compute.c
-    tern_placed_instance *run; // NULL: nothing submitted
-    bool is_moving;            // the leases need a placement
-    tern_error why;            // what happened to the last placement
-    tern_batch batch;          // submitted: all, or
-    bool is_part;              // only missing tokens before it
+    tern_wants wants;             // rows of the first work, then of the second ...
+    tern_placement *at;           // the rest is for lease_compute.c
+    tern_placed_instance *placed; // NULL: nothing submitted
+    bool is_moving;               // the leases need a placement
+    tern_error why;               // what happened to the last placement
+    tern_batch batch;             // submitted: all, or
+    bool is_part;                 // only missing tokens before it
     int n_losses;
 } tern_computation;
 // Begins a batch of any number of leases of one model, at most n_batch tokens, without waiting for

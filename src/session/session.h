@@ -467,15 +467,16 @@ typedef struct tern_generation {
     size_t fork_at;     // a position of the prompt to snapshot; 0: only its end
     int32_t id;         // chosen, not in the timeline yet
     int32_t chosen;     // the token after id, not said yet because its grammar takes long; -1: none
-    size_t n_run;       // tokens said since the last step
-    bool is_settled;    // nothing more can be said before the next step
-    bool is_late;       // the next step is not planned, as its mask takes long
-    size_t n_ahead;     // tokens after the last one that are already computed
+    size_t n_since_step; // tokens said since the last step
+    bool is_settled;     // nothing more can be said before the next step
+    bool is_late;        // the next step is not planned, as its mask takes long
+    size_t n_ahead;      // tokens after the last one that are already computed
     const int32_t *ahead;
-    size_t n_before;                 // tokens of the timeline when the last batch was planned
-    tern_work work;                  // planned last
-    int32_t run[TERN_DRAFT_MAX + 1]; // the work's tokens: the last ones and a draft
-    size_t n_more; // tokens after g->id that are already said and are computed with it: run[1..]
+    size_t n_before;                      // tokens of the timeline when the last batch was planned
+    tern_work work;                       // planned last
+    int32_t step_ids[TERN_DRAFT_MAX + 1]; // the work's tokens: the last ones and a draft
+    size_t
+        n_more; // tokens after g->id that are already said and are computed with it: step_ids[1..]
     tern_constraint constraint;
     bool is_bound; // by the grammar, when the last batch was planned
     int32_t n_top; // scores that the sampler needed for that batch; 0: all

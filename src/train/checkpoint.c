@@ -139,7 +139,7 @@ static tern_status put_meta(tern_trainer *t, tern_gguf_writer *w, const uint32_t
                             size_t n_sums, tern_error *err) {
     tern_strbuf run = {0};
     TERN_TRY(t->base ? tern_lora_put_meta(t, w) : put_model(t, w, err));
-    tern_status status = tern_run_describe(t, &run, err);
+    tern_status status = tern_identity_describe(t, &run, err);
     if (status == TERN_OK) status = put_state(t, w, (tern_str){run.ptr, run.len});
     tern_strbuf_free(&run);
     TERN_TRY(status);
@@ -300,7 +300,7 @@ static tern_status check_run(const tern_trainer *t, const char *path, tern_str r
     tern_json_doc doc = {0};
     tern_status status = tern_json_parse(&doc, run.ptr, run.len, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, path);
-    status = tern_run_check(t, &doc, tern_json_root(&doc), path, err);
+    status = tern_identity_check(t, &doc, tern_json_root(&doc), path, err);
     tern_json_free(&doc);
     return status;
 }

@@ -63,7 +63,7 @@ static void put_course(tern_strbuf *out, const tern_trainer *t) {
     put_float(out, "clip", d->clip);
 }
 
-tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
+tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
     const tern_train_desc *d = &t->desc;
     bool shaped = t->base || (t->contrastive && d->init); // the config comes from another model
     tern_strbuf_printf(out, "{\"recipe\":\"%s\"", shaped ? t->arch->name : recipes[d->recipe]);
@@ -127,11 +127,11 @@ static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
     }
 }
 
-tern_status tern_run_check(const tern_trainer *t, const tern_json_doc *doc, const tern_json *run,
-                           const char *place, tern_error *err) {
+tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
+                                const tern_json *run, const char *place, tern_error *err) {
     tern_strbuf text = {0}, differences = {0};
     tern_json_doc mine = {0};
-    tern_status status = tern_run_describe(t, &text, err);
+    tern_status status = tern_identity_describe(t, &text, err);
     if (status == TERN_OK) status = tern_json_parse(&mine, text.ptr, text.len, err);
     if (status == TERN_OK) put_differences(&differences, &mine, doc, run);
     if (status == TERN_OK && differences.failed) status = tern_fail_memory(err, text.len);

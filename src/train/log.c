@@ -88,7 +88,7 @@ static tern_status write_head(tern_train_log *log, const tern_trainer *t, bool i
     if (is_first) {
         tern_strbuf_clear(&log->line);
         tern_strbuf_puts(&log->line, "{\"run\":");
-        TERN_TRY(tern_run_describe(t, &log->line, err));
+        TERN_TRY(tern_identity_describe(t, &log->line, err));
     } else {
         tern_train_log_begin(log, t);
         tern_strbuf_puts(&log->line, ",\"resumed\":true");
@@ -153,8 +153,8 @@ static tern_status check_first_line(const tern_trainer *t, const char *path, ter
     // A process that was killed at the start leaves nothing to compare with, and nothing to lose.
     if (status == TERN_OK && more && l.is_whole) {
         if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
-            status = tern_run_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"), path,
-                                    err);
+            status = tern_identity_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"),
+                                         path, err);
         else
             status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is not a line of a run's log");
     }

@@ -162,11 +162,11 @@ void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint
 
 // Appends the identity as a JSON object: shape, recipe, schedule, seed, first weights, checksums of
 // the data, tokenizer. Call after the first weights are set.
-tern_status tern_run_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err);
+tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err);
 // Fails with the names and values that differ if `run`, a value of doc or NULL, describes another
 // run. place: where it was found.
-tern_status tern_run_check(const tern_trainer *t, const tern_json_doc *doc, const tern_json *run,
-                           const char *place, tern_error *err);
+tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
+                                const tern_json *run, const char *place, tern_error *err);
 
 // ---- The log (log.c) ---------------------------------------------------------------------------
 

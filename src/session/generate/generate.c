@@ -413,7 +413,7 @@ static tern_status plan_step(tern_generation *g, tern_wants *wants, tern_error *
     tern_speculator *sp = s->speculator;
     size_t n_draft = 0, n_left = (size_t)g->max_tokens - g->n_said;
     size_t room = (size_t)s->n_context - s->n_tokens;
-    g->run[0] = g->id;
+    g->step_ids[0] = g->id;
     if (sp) sp->draft.n = 0;
     TERN_TRY(plan_mask(g, err));
     if (g->is_late) return TERN_OK;
@@ -431,11 +431,11 @@ static tern_status plan_step(tern_generation *g, tern_wants *wants, tern_error *
         if (g->is_bound)
             TERN_TRY(tern_constraint_masks(&g->constraint, sp->draft.tokens, &n_draft, err));
         sp->draft.n = (int32_t)n_draft;
-        memcpy(g->run + 1, sp->draft.tokens, n_draft * sizeof *g->run);
+        memcpy(g->step_ids + 1, sp->draft.tokens, n_draft * sizeof *g->step_ids);
     }
     want(g, 1 + n_draft, wants);
     wants->few_ahead = sp != NULL || g->constraint.grammar;
-    g->work.ids = g->run;
+    g->work.ids = g->step_ids;
     g->work.n_ids = 1 + (int32_t)(g->n_more + n_draft);
     if (!n_draft) return TERN_OK;
     g->work.snapshot_at = (int32_t)s->n_tokens + 1; // to return to after a rejected draft
@@ -448,8 +448,8 @@ static tern_status plan_step(tern_generation *g, tern_wants *wants, tern_error *
 static void plan_drafting(tern_generation *g, int32_t n_each, tern_wants *wants) {
     const tern_session *s = g->s;
     size_t n_left = (size_t)g->max_tokens - g->n_said;
-    g->run[0] = g->id;
-    g->work.ids = g->run;
+    g->step_ids[0] = g->id;
+    g->work.ids = g->step_ids;
     g->work.n_ids = 1;
     g->drafting = (tern_drafting){.before = tern_session_tokens(s),
                                   .n_before = (int32_t)s->n_tokens,
@@ -606,7 +606,7 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
 // ---- Taking results ----------------------------------------------------------------------------
 
 // Tokens that may be said before the next step: they are computed at once, with the last one.
-static size_t run_max(const tern_generation *g) {
+static size_t step_max(const tern_generation *g) {
     const tern_session *s = g->s;
     size_t room = (size_t)s->n_context - s->n_tokens, most = (size_t)tern_model_same_bits(s->model);
     if (most > TERN_DRAFT_MAX + 1) most = TERN_DRAFT_MAX + 1;
@@ -615,14 +615,14 @@ static size_t run_max(const tern_generation *g) {
 
 // The chosen token has been said.
 static tern_status put_said(tern_generation *g, tern_error *err) {
-    if (g->n_run == 0) {
+    if (g->n_since_step == 0) {
         g->id = g->chosen;
         if (!g->is_over) TERN_TRY(make_room(g, err));
     } else {
-        g->run[g->n_run] = g->chosen;
-        g->n_more = g->n_run;
+        g->step_ids[g->n_since_step] = g->chosen;
+        g->n_more = g->n_since_step;
     }
-    g->n_run++;
+    g->n_since_step++;
     g->chosen = -1;
     return TERN_OK;
 }
@@ -636,7 +636,7 @@ tern_status tern_generation_settle(tern_generation *g, tern_error *err) {
             if (later) return TERN_OK;
             TERN_TRY(put_said(g, err));
         }
-        if (g->is_over || g->n_left > 0 || g->n_run >= run_max(g)) break;
+        if (g->is_over || g->n_left > 0 || g->n_since_step >= step_max(g)) break;
         TERN_TRY(find_forced(g, &later, err));
         if (later) return TERN_OK;
         g->chosen = may_force(g) ? tern_constraint_forced(&g->constraint) : -1;
@@ -674,7 +674,7 @@ static tern_status go_on(tern_generation *g, const tern_scores *x, tern_error *e
         if (g->is_over) return TERN_OK;
         const int32_t id = g->chosen;
         bool drafted = row < g->n_ahead && id == g->ahead[row];
-        g->n_run = 0;
+        g->n_since_step = 0;
         g->is_settled = false;
         TERN_TRY(say(g, id, &later, err));
         // Tokens computed in advance were not checked by a grammar that binds only from here on.
@@ -703,7 +703,7 @@ static void take_step(tern_generation *g, const tern_scores *x, double seconds) 
         tern_device_drafts_ran(sp, &g->drafting, seconds);
     } else if (sp) {
         g->n_ahead = (size_t)g->work.n_ids - 1 - g->n_more;
-        g->ahead = g->run + 1 + g->n_more;
+        g->ahead = g->step_ids + 1 + g->n_more;
         tern_speculator_ran(sp, g->work.n_ids, seconds);
     }
     g->n_more = 0;

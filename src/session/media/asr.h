@@ -4,7 +4,7 @@
 #ifndef TERN_SESSION_ASR_H
 #define TERN_SESSION_ASR_H
 
-#include "runtime/run.h"
+#include "runtime/runner.h"
 #include "session/session.h"
 
 typedef struct asr_windows asr_windows; // transcribe_windows.c
@@ -15,7 +15,7 @@ typedef struct asr_run {
     tern_transcribe_params params; // the caller's
     double seconds_max, tokens_per_second;
     int encoder_graph;
-    tern_run encoder, decoder;
+    tern_runner encoder, decoder;
     float *input;   // rows of the encoder's input
     float *encoded; // [n_source, n_embd]
     int32_t *ids;   // [n_context] the transcript

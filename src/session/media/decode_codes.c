@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "runtime/run.h"
+#include "runtime/runner.h"
 #include "session/session.h"
 #include "tern_audio.h"
 
 struct tern_codec_stream {
     tern_model *m;
-    tern_run run;
+    tern_runner runner;
     tern_vid codes, sound;
     int32_t n_done; // frames
     float *samples;
@@ -18,11 +18,12 @@ struct tern_codec_stream {
 
 static tern_status begin(tern_codec_stream *s, tern_error *err) {
     tern_model *m = s->m;
-    const tern_run_desc desc = {.kv_type = TERN_KV_F32, .n_context = (int32_t)m->config.n_context};
+    const tern_runner_desc desc = {.kv_type = TERN_KV_F32,
+                                   .n_context = (int32_t)m->config.n_context};
     const tern_graph *g = &m->graphs[0].fused;
     s->codes = tern_graph_find(g, "codes");
     s->sound = tern_graph_find(g, "sound");
-    return tern_run_open(&s->run, m, &desc, err);
+    return tern_runner_open(&s->runner, m, &desc, err);
 }
 
 tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *err) {
@@ -48,7 +49,7 @@ tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *
 
 void tern_codec_close(tern_codec_stream *s) {
     if (!s) return;
-    tern_run_close(&s->run);
+    tern_runner_close(&s->runner);
     tern_free(s->samples);
     tern_model_let_go(s->m);
     tern_free(s);
@@ -70,7 +71,7 @@ static tern_status decode_some(tern_codec_stream *s, const int32_t *codes, int32
     tern_batch batch = {.n_tokens = n};
     tern_batch_bind(&batch, s->codes, (void *)(uintptr_t)codes);
     tern_batch_bind(&batch, s->sound, samples);
-    TERN_TRY(tern_run_wait(&s->run, &batch, s->n_done, err));
+    TERN_TRY(tern_runner_wait(&s->runner, &batch, s->n_done, err));
     s->n_done += n;
     return TERN_OK;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "runtime/run.h"
+#include "runtime/runner.h"
 #include "session/session.h"
 #include "tern_image.h"
 
@@ -20,7 +20,7 @@ struct tern_image_encoder {
     tern_image_tokens *s, *known;      // being made, or NULL; found in the cache, or NULL
     int32_t whole_width, whole_height; // in pixels, to which the whole image is resized
     bool has_whole;                    // shown, too, after the squares that are cut out of it
-    tern_run run;                      // of the tower
+    tern_runner runner;                // of the tower
     bool is_running;                   // on a part
     size_t n_squares, part, n_done;    // part: the current one; n_done: rows of those before it
     // The tower's current input.
@@ -137,7 +137,7 @@ static tern_status begin_tower(looking *l, float *made, size_t n, tern_error *er
     tern_batch_bind(&b, tern_graph_find(g, "patches"), l->patches);
     tern_batch_bind(&b, tern_graph_find(g, "points"), l->points);
     bind_rows(l, g, &b, made, n);
-    return tern_run_begin(&l->run, &b, 0, err);
+    return tern_runner_begin(&l->runner, &b, 0, err);
 }
 
 // made: [n_rows, n_embd] for each output layer; rows: all layers of a row together.
@@ -234,11 +234,11 @@ static tern_status open_tower(looking *l, tern_error *err) {
     l->made = tern_alloc_array(TERN_MEM_SESSION, n_layers(l) > 1 ? n : 1, sizeof *l->made);
     if (!s->rows || !l->made) return tern_fail_memory(err, n * sizeof *s->rows);
     TERN_TRY(make_room(l, n_most, err));
-    const tern_run_desc desc = {.graph = tern_model_graph_find(l->m, "vision", NULL),
-                                .n_rows = (int32_t)n_most,
-                                .n_context = (int32_t)n_most,
-                                .kv_type = TERN_KV_F32};
-    return tern_run_open(&l->run, l->m, &desc, err);
+    const tern_runner_desc desc = {.graph = tern_model_graph_find(l->m, "vision", NULL),
+                                   .n_rows = (int32_t)n_most,
+                                   .n_context = (int32_t)n_most,
+                                   .kv_type = TERN_KV_F32};
+    return tern_runner_open(&l->runner, l->m, &desc, err);
 }
 
 // ---- Image tokens ------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ static tern_status poll(looking *l, tern_image_tokens **out, tern_error *err) {
     }
     if (!l->s) return tern_fail(err, TERN_ERR_ARGUMENT, "the image is encoded already");
     if (!l->is_running) TERN_TRY(begin_part(l, err));
-    TERN_TRY(tern_run_poll(&l->run, &done, err));
+    TERN_TRY(tern_runner_poll(&l->runner, &done, err));
     if (done) end_part(l);
     return l->part == l->n_squares + l->has_whole ? keep(l, out, err) : TERN_OK;
 }
@@ -423,7 +423,7 @@ tern_status tern_image_encoder_poll(tern_image_encoder *l, tern_image_tokens **o
 void tern_image_encoder_close(tern_image_encoder *l) {
     if (!l) return;
     tern_model *m = l->m;
-    tern_run_close(&l->run);
+    tern_runner_close(&l->runner);
     tern_image_tokens_drop(l->s);
     if (l->known) tern_model_release_image(m, l->known);
     tern_free(l->patches);

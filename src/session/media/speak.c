@@ -12,7 +12,7 @@
 #include "base/use.h"
 #include "base/os/os_time.h"
 #include "media/media.h"
-#include "runtime/run.h"
+#include "runtime/runner.h"
 #include "session/session.h"
 #include "session/media/speak_text.h"
 
@@ -37,7 +37,7 @@ struct tern_speech {
     stage stage;
     const float *samples; // of this step: [n_samples]
     size_t n_samples;
-    tern_run run;
+    tern_runner runner;
     tern_codec_stream *codec;
     tern_stretch *stretch; // NULL: at the original speed
     tern_media_info sound; // of the codec
@@ -79,7 +79,7 @@ static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, floa
     if (s->speech->frames_are_places) batch.places = places;
     tern_batch_bind(&batch, tern_graph_find(g, "rows"), rows);
     if (scored) tern_batch_bind(&batch, tern_graph_scores(g), s->logits);
-    tern_status status = tern_run_wait(&s->run, &batch, s->n_before, err);
+    tern_status status = tern_runner_wait(&s->runner, &batch, s->n_before, err);
     s->n_before += n;
     s->stats.model_seconds += tern_seconds() - began;
     return status;
@@ -357,7 +357,7 @@ static tern_status open_speaking(tern_speech *s, tern_model *codec, size_t n_pro
     const tern_speaking *v = s->speech;
     int32_t n_codes = (int32_t)v->n_codes, room = (s->n_context - (int32_t)n_prompt) / n_codes;
     if (s->n_frames_most > room) s->n_frames_most = room;
-    const tern_run_desc desc = {.n_context = (int32_t)n_prompt + s->n_frames_most * n_codes};
+    const tern_runner_desc desc = {.n_context = (int32_t)n_prompt + s->n_frames_most * n_codes};
     s->logits = tern_alloc_array(TERN_MEM_SESSION, (size_t)s->m->config.n_vocab, sizeof *s->logits);
     s->said = tern_alloc_array(TERN_MEM_SESSION, (size_t)(v->n_codes * v->n_values), 1);
     s->candidates = tern_alloc_array(TERN_MEM_SESSION, (size_t)v->n_values + TERN_SPEAKER_ENDS,
@@ -369,7 +369,7 @@ static tern_status open_speaking(tern_speech *s, tern_model *codec, size_t n_pro
     TERN_TRY(tern_codec_open(&s->codec, codec, err));
     if (s->params.speed != 0 && s->params.speed != 1)
         TERN_TRY(tern_stretch_open(&s->stretch, s->sound.codec_rate, s->params.speed, err));
-    return tern_run_open(&s->run, s->m, &desc, err);
+    return tern_runner_open(&s->runner, s->m, &desc, err);
 }
 
 static void free_pieces(tern_pieces *p) {
@@ -380,7 +380,7 @@ static void free_pieces(tern_pieces *p) {
 void tern_speech_close(tern_speech *s) {
     if (!s || tern_use_waits(&s->use)) return;
     free_pieces(&s->pieces);
-    tern_run_close(&s->run);
+    tern_runner_close(&s->runner);
     tern_codec_close(s->codec);
     tern_stretch_close(s->stretch);
     tern_free(s->ids);

@@ -32,7 +32,7 @@ tern_status tern_asr_encode(asr_run *h, int64_t rows, int64_t n, int64_t *n_rows
     tern_batch_bind(&batch, in, h->input);
     tern_batch_bind(&batch, encoded, h->encoded);
     double began = tern_seconds();
-    tern_status status = tern_run_wait(&h->encoder, &batch, 0, err);
+    tern_status status = tern_runner_wait(&h->encoder, &batch, 0, err);
     h->encoder_seconds += tern_seconds() - began;
     return status;
 }
@@ -51,7 +51,7 @@ tern_status tern_asr_decode(asr_run *h, const int32_t *ids, int32_t n, int32_t p
     if (position == 0) tern_batch_bind(&batch, encoded, h->encoded);
     if (logits) tern_batch_bind(&batch, tern_graph_scores(g), logits);
     double began = tern_seconds();
-    TERN_TRY(tern_run_wait(&h->decoder, &batch, position, err));
+    TERN_TRY(tern_runner_wait(&h->decoder, &batch, position, err));
     h->decoder_seconds += tern_seconds() - began;
     h->n_read += n;
     for (int64_t i = 0; logits && i < h->m->config.n_vocab; i++) greatest += logits[i] * 0;
@@ -180,11 +180,11 @@ static tern_status hear(asr_run *h, const tern_sound *sound, segment_list *out, 
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-static tern_status open_run(const asr_run *h, int graph, int64_t n_context, tern_run *out,
-                            tern_error *err) {
-    const tern_run_desc desc = {
+static tern_status open_runner(const asr_run *h, int graph, int64_t n_context, tern_runner *out,
+                               tern_error *err) {
+    const tern_runner_desc desc = {
         .graph = graph, .kv_type = TERN_KV_F32, .n_context = (int32_t)n_context};
-    return tern_run_open(out, h->m, &desc, err);
+    return tern_runner_open(out, h->m, &desc, err);
 }
 
 static tern_status settle(asr_run *h, tern_error *err) {
@@ -230,13 +230,13 @@ tern_status tern_asr_open(asr_run *h, tern_model *m, const tern_transcribe_param
     if (!h->input || !h->encoded || !h->ids)
         return tern_fail_memory(err, n_input * sizeof *h->input);
     if (h->recognizer->allow) TERN_TRY(tern_windows_open(h, err));
-    TERN_TRY(open_run(h, h->encoder_graph, c->n_source, &h->encoder, err));
-    return open_run(h, 0, c->n_context, &h->decoder, err);
+    TERN_TRY(open_runner(h, h->encoder_graph, c->n_source, &h->encoder, err));
+    return open_runner(h, 0, c->n_context, &h->decoder, err);
 }
 
 void tern_asr_close(asr_run *h) {
-    tern_run_close(&h->encoder);
-    tern_run_close(&h->decoder);
+    tern_runner_close(&h->encoder);
+    tern_runner_close(&h->decoder);
     tern_windows_close(h->windows);
     tern_free(h->input);
     tern_free(h->encoded);

@@ -19,21 +19,21 @@ tern_status tern_traced_choose(tern_traced *t, tern_model *m, const tern_model_g
 
 tern_status tern_traced_open(tern_traced *t, int32_t n_rows, int32_t n_context,
                              tern_kv_type kv_type, tern_error *err) {
-    const tern_run_desc desc = {.graph = (int)(t->of - t->model->graphs),
-                                .n_rows = n_rows,
-                                .n_context = n_context,
-                                .kv_type = kv_type,
-                                .instead = &t->graph};
-    return tern_run_open(&t->run, t->model, &desc, err);
+    const tern_runner_desc desc = {.graph = (int)(t->of - t->model->graphs),
+                                   .n_rows = n_rows,
+                                   .n_context = n_context,
+                                   .kv_type = kv_type,
+                                   .instead = &t->graph};
+    return tern_runner_open(&t->runner, t->model, &desc, err);
 }
 
 tern_status tern_traced_run(tern_traced *t, tern_batch *batch, tern_tap_fn on_value, void *ctx,
                             tern_error *err) {
-    return tern_run_trace(&t->run, batch, 0, on_value, ctx, err);
+    return tern_runner_trace(&t->runner, batch, 0, on_value, ctx, err);
 }
 
 void tern_traced_close(tern_traced *t) {
-    tern_run_close(&t->run);
+    tern_runner_close(&t->runner);
     tern_graph_free(&t->graph);
     *t = (tern_traced){0};
 }

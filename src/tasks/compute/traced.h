@@ -6,13 +6,13 @@
 #ifndef TERN_TASKS_COMPUTE_TRACED_H
 #define TERN_TASKS_COMPUTE_TRACED_H
 
-#include "runtime/run.h"
+#include "runtime/runner.h"
 
 typedef struct tern_traced { // zero-initialise
     tern_model *model;
     const tern_model_graph *of;
     tern_graph graph;
-    tern_run run;
+    tern_runner runner;
 } tern_traced;
 
 // Makes the graph; `wanted` are values of the lowered one.

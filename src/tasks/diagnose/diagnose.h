@@ -7,7 +7,7 @@
 #ifndef TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 #define TERN_TASKS_DIAGNOSE_DIAGNOSE_H
 
-#include "runtime/run.h"
+#include "runtime/runner.h"
 #include "tern_tools.h"
 
 // Facts and results of checks, as text or JSON. Each is reported at once: a driver may take the
@@ -35,7 +35,7 @@ typedef struct tern_difference {
 } tern_difference;
 typedef struct tern_comparison {
     const tern_graph *g;
-    tern_run *wanted, *tested;
+    tern_runner *wanted, *tested;
     double tolerance;
 } tern_comparison;
 // Runs the tokens on both, and compares all intermediate values. A relative distance (of lengths of

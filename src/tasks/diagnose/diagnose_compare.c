@@ -147,12 +147,12 @@ tern_status tern_compare(const tern_comparison *c, const int32_t *ids, int32_t n
     tern_batch again = b;
     tern_batch_bind(&b, tern_graph_scores(g), logits);
     tern_batch_bind(&again, tern_graph_scores(g), logits + n_logits);
-    TERN_TRY_GOTO(tern_run_trace(c->wanted, &b, 0, keep, &t, err));
+    TERN_TRY_GOTO(tern_runner_trace(c->wanted, &b, 0, keep, &t, err));
     if (t.failed) {
         status = tern_fail_memory(err, n_logits);
         goto fail;
     }
-    TERN_TRY_GOTO(tern_run_trace(c->tested, &again, 0, compare, &t, err));
+    TERN_TRY_GOTO(tern_runner_trace(c->tested, &again, 0, compare, &t, err));
     compare_logits(logits, logits + n_logits, (size_t)n_ids, (size_t)n_vocab, c->tolerance, out);
     if (out->n_values == 0) // an empty comparison proves nothing
         snprintf(out->name, sizeof out->name, "no value on the way was seen, which");
@@ -170,13 +170,13 @@ typedef struct results {
     float *rows, *vector;
 } results;
 
-static tern_status run(const tern_graph *g, tern_run *s, tern_batch b, int32_t pos,
+static tern_status run(const tern_graph *g, tern_runner *s, tern_batch b, int32_t pos,
                        const results *r, tern_error *err) {
     given inputs = {.n = 0};
     tern_status status = given_make(&inputs, g, &b, err);
     tern_batch_bind(&b, tern_graph_scores(g), r->rows);
     tern_batch_bind(&b, tern_graph_find(g, "embedding"), r->n_vector ? r->vector : NULL);
-    if (status == TERN_OK) status = tern_run_wait(s, &b, pos, err);
+    if (status == TERN_OK) status = tern_runner_wait(s, &b, pos, err);
     given_free(&inputs);
     return status;
 }

@@ -74,17 +74,17 @@ static tern_status check_weights(tern_report *r, const tern_model *m, tern_error
 
 static tern_status check_values(tern_report *report, tern_model *wanted, tern_model *tested,
                                 tern_error *err) {
-    const tern_run_desc desc = {.kv_type = TERN_KV_F16, .n_context = 64};
+    const tern_runner_desc desc = {.kv_type = TERN_KV_F16, .n_context = 64};
     const tern_graph *g = &tested->graphs[0].fused;
-    tern_run a = {0}, b = {0};
+    tern_runner a = {0}, b = {0};
     tern_status status = TERN_OK;
     tern_difference d;
     double tolerance = tested->now->backend == &tern_backend_cpu ? 0 : TERN_GPU_TOLERANCE;
     int32_t ids[N_TOKENS + N_STEPS], n_vocab = wanted->info.n_vocab;
     for (uint32_t i = 0; i < N_TOKENS + N_STEPS; i++)
         ids[i] = (int32_t)((i * 2654435761u) % (uint32_t)n_vocab);
-    TERN_TRY_GOTO(tern_run_open(&a, wanted, &desc, err));
-    TERN_TRY_GOTO(tern_run_open(&b, tested, &desc, err));
+    TERN_TRY_GOTO(tern_runner_open(&a, wanted, &desc, err));
+    TERN_TRY_GOTO(tern_runner_open(&b, tested, &desc, err));
     const tern_comparison pair = {g, &a, &b, tolerance};
     TERN_TRY_GOTO(tern_compare(&pair, ids, N_TOKENS, &d, err));
     const char *what = d.is_whole ? "hidden values" : "hidden values and logits";
@@ -98,8 +98,8 @@ static tern_status check_values(tern_report *report, tern_model *wanted, tern_mo
         tern_report_difference(report, names[i], &d, tolerance);
     }
 fail:
-    tern_run_close(&a);
-    tern_run_close(&b);
+    tern_runner_close(&a);
+    tern_runner_close(&b);
     return status;
 }
 

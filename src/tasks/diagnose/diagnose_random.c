@@ -50,7 +50,7 @@ typedef struct rig {
     tern_device *device;
     tern_weight **weights;
     tern_plan *plan;
-    tern_run run;
+    tern_runner runner;
 } rig;
 
 static tern_status fill_source(subject *s, const tern_arch *arch, size_t v, tern_error *err) {
@@ -156,11 +156,11 @@ static tern_status fuse(subject *s, const rig *r, tern_error *err) {
 static tern_status rig_open(rig *r, const subject *s, tern_error *err) {
     TERN_TRY(r->backend->compile(r->device, &s->fused, r->weights, 32, &r->plan, err));
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 64};
-    return tern_run_open_plan(&r->run, r->backend, r->plan, &s->fused, &desc, err);
+    return tern_runner_open_plan(&r->runner, r->backend, r->plan, &s->fused, &desc, err);
 }
 
 static void rig_close(rig *r, const subject *s) {
-    tern_run_close(&r->run);
+    tern_runner_close(&r->runner);
     if (r->plan) r->backend->plan_free(r->plan);
     for (size_t v = 0; r->weights && v < s->built.n_values; v++)
         if (r->weights[v]) r->backend->unbind(r->device, r->weights[v]);
@@ -171,7 +171,7 @@ static tern_status compare(tern_report *report, const trial *t, const subject *s
                            rig *tested, tern_error *err) {
     double on_gpu = t->config.bitlinear ? TERN_GPU_TOLERANCE : TERN_GPU_TOLERANCE_FLOATS;
     double tolerance = tested->backend == &tern_backend_cpu ? 0 : on_gpu;
-    const tern_comparison pair = {&s->fused, &wanted->run, &tested->run, tolerance};
+    const tern_comparison pair = {&s->fused, &wanted->runner, &tested->runner, tolerance};
     tern_difference d, worst;
     int32_t ids[32];
     for (int32_t i = 0; i < 32; i++) ids[i] = (int32_t)(tern_mix64((uint64_t)i) % N_VOCAB);

@@ -53,13 +53,13 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
     REQUIRE_OK(tern_model_open(&a, good, &md, &err), err);
     tern_status status = tern_model_open(&b, bad, &md, &err);
     const tern_cache_desc desc = {.kv_type = TERN_KV_F32, .n_context = 32};
-    tern_run x = {0}, y = {0};
+    tern_runner x = {0}, y = {0};
     const tern_graph *ga = &a->graphs[0].fused;
     if (status == TERN_OK &&
-        tern_run_open_plan(&x, &tern_backend_cpu, a->now->graphs[0].plan, ga, &desc, &err) ==
+        tern_runner_open_plan(&x, &tern_backend_cpu, a->now->graphs[0].plan, ga, &desc, &err) ==
             TERN_OK &&
-        tern_run_open_plan(&y, &tern_backend_cpu, b->now->graphs[0].plan, &b->graphs[0].fused,
-                           &desc, &err) == TERN_OK) {
+        tern_runner_open_plan(&y, &tern_backend_cpu, b->now->graphs[0].plan, &b->graphs[0].fused,
+                              &desc, &err) == TERN_OK) {
         tern_difference d;
         CHECK(tern_compare(&(tern_comparison){ga, &x, &x, 0}, ids, 7, &d, &err) == TERN_OK);
         CHECK(!d.name[0] && d.same_top && d.error == 0 && d.logits == 0);
@@ -74,8 +74,8 @@ TEST(diagnose_names_the_first_tensor_that_differs) {
         CHECK(d.logits > 1e-4);
     } else
         CHECK_MSG(false, "%s", err.message);
-    tern_run_close(&x);
-    tern_run_close(&y);
+    tern_runner_close(&x);
+    tern_runner_close(&y);
     tern_model_close(a);
     tern_model_close(b);
 }
@@ -103,8 +103,8 @@ static bool differs(said *wanted, said *tested, double tolerance) {
         {.name = "x", .kind = TERN_VALUE_TEMP, .cols = 8, .dim = TERN_DIM_NONE, .producer = -1},
         {.name = "logits", .kind = TERN_VALUE_OUTPUT, .cols = N_VOCAB, .producer = -1}};
     const tern_graph g = {.values = values, .n_values = 2, .dims = {"outputs"}, .n_dims = 1};
-    tern_run a = {.backend = &talker, .instance = (tern_instance *)(void *)wanted};
-    tern_run b = {.backend = &talker, .instance = (tern_instance *)(void *)tested};
+    tern_runner a = {.backend = &talker, .instance = (tern_instance *)(void *)wanted};
+    tern_runner b = {.backend = &talker, .instance = (tern_instance *)(void *)tested};
     const int32_t ids[N_SAID] = {0};
     tern_difference d;
     tern_error err = {0};

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/harness.h"
-#include "runtime/run.h"
+#include "runtime/runner.h"
 #include "tern_image.h"
 
 #define FOLDER "tests/oracles/qwen35_sees"

@@ -1,4 +1,4 @@
-#include "runtime/run.h"
+#include "runtime/runner.h"
 
 #include "base/alloc.h"
 
@@ -40,7 +40,7 @@ static tern_placed_plan *find_plan(tern_placement *at, int graph, int32_t n_rows
     return p;
 }
 
-static tern_status compile(tern_placement *at, const tern_model *m, const tern_run_desc *d,
+static tern_status compile(tern_placement *at, const tern_model *m, const tern_runner_desc *d,
                            tern_placed_plan *p, tern_error *err) {
     const tern_model_graph *of = &m->graphs[d->graph];
     const tern_graph *g = d->instead ? d->instead : &of->fused;
@@ -50,7 +50,7 @@ static tern_status compile(tern_placement *at, const tern_model *m, const tern_r
 }
 
 // While the device is in use.
-static tern_status take_plan(tern_placement *at, const tern_model *m, const tern_run_desc *d,
+static tern_status take_plan(tern_placement *at, const tern_model *m, const tern_runner_desc *d,
                              tern_placed_plan **out, tern_error *err) {
     if (!d->instead) *out = find_plan(at, d->graph, d->n_rows);
     if (*out) return TERN_OK;
@@ -103,32 +103,34 @@ static void give_plan(tern_placement *at, tern_placed_plan *p) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-static void begin_use(const tern_run *r) {
+static void begin_use(const tern_runner *r) {
     if (r->at) tern_placement_begin_use(r->at);
 }
-static void end_use(const tern_run *r) {
+static void end_use(const tern_runner *r) {
     if (r->at) tern_placement_end_use(r->at);
 }
 
-tern_status tern_run_open_plan(tern_run *r, const tern_backend *backend, tern_plan *plan,
-                               const tern_graph *g, const tern_cache_desc *desc, tern_error *err) {
+tern_status tern_runner_open_plan(tern_runner *r, const tern_backend *backend, tern_plan *plan,
+                                  const tern_graph *g, const tern_cache_desc *desc,
+                                  tern_error *err) {
     r->backend = backend;
     TERN_TRY(tern_cache_open(&r->cache, backend, plan, g, desc, err));
     TERN_TRY(tern_sequence_open(&r->sequence, r->cache, err));
     return backend->instance_open(plan, tern_cache_page_pool(r->cache), &r->instance, err);
 }
 
-static tern_status open_there(tern_run *r, const tern_run_desc *d, tern_error *err) {
+static tern_status open_there(tern_runner *r, const tern_runner_desc *d, tern_error *err) {
     const tern_graph *g = d->instead ? d->instead : &r->model->graphs[d->graph].fused;
     tern_cache_desc cache = {.n_context = d->n_context};
     TERN_TRY(tern_kv_choose(g, d->n_context, d->kv_type, &cache.kv_type, err));
     if (d->n_rows > 0) TERN_TRY(take_plan(r->at, r->model, d, &r->plan, err));
     tern_plan *plan = r->plan ? r->plan->plan : r->at->graphs[d->graph].plan;
-    return tern_run_open_plan(r, r->at->backend, plan, g, &cache, err);
+    return tern_runner_open_plan(r, r->at->backend, plan, g, &cache, err);
 }
 
-tern_status tern_run_open(tern_run *r, tern_model *m, const tern_run_desc *desc, tern_error *err) {
-    *r = (tern_run){.model = m};
+tern_status tern_runner_open(tern_runner *r, tern_model *m, const tern_runner_desc *desc,
+                             tern_error *err) {
+    *r = (tern_runner){.model = m};
     TERN_TRY(tern_placement_hold(m, &r->at, err));
     begin_use(r);
     tern_status status = open_there(r, desc, err);
@@ -136,8 +138,8 @@ tern_status tern_run_open(tern_run *r, tern_model *m, const tern_run_desc *desc,
     return status;
 }
 
-void tern_run_close(tern_run *r) {
-    tern_run_cancel(r);
+void tern_runner_close(tern_runner *r) {
+    tern_runner_cancel(r);
     begin_use(r);
     if (r->instance) r->backend->instance_close(r->instance);
     tern_sequence_close(r->sequence);
@@ -145,13 +147,13 @@ void tern_run_close(tern_run *r) {
     if (r->plan) give_plan(r->at, r->plan);
     end_use(r);
     if (r->at) tern_placement_let_go(r->model, r->at);
-    *r = (tern_run){0};
+    *r = (tern_runner){0};
 }
 
 // ---- Running -----------------------------------------------------------------------------------
 
 // Makes room for the batch's tokens, in one chunk at first_pos.
-static tern_status place(tern_run *r, int32_t first_pos, tern_error *err) {
+static tern_status place(tern_runner *r, int32_t first_pos, tern_error *err) {
     tern_batch *b = &r->batch;
     r->first_pos = first_pos;
     if (!r->sequence || b->n_tokens == 0) return TERN_OK; // no states, or a graph without tokens
@@ -175,7 +177,7 @@ static tern_status place(tern_run *r, int32_t first_pos, tern_error *err) {
 }
 
 // After a batch: the timeline holds its tokens or, after a failure, unknown states.
-static void settle(const tern_run *r, bool ok) {
+static void settle(const tern_runner *r, bool ok) {
     if (!r->sequence) return;
     if (ok)
         tern_sequence_advance(r->sequence, r->first_pos + r->batch.n_tokens);
@@ -183,8 +185,8 @@ static void settle(const tern_run *r, bool ok) {
         tern_sequence_abandon(r->sequence);
 }
 
-tern_status tern_run_begin(tern_run *r, const tern_batch *batch, int32_t first_pos,
-                           tern_error *err) {
+tern_status tern_runner_begin(tern_runner *r, const tern_batch *batch, int32_t first_pos,
+                              tern_error *err) {
     r->batch = *batch;
     r->n_pieces = 0;
     if (r->model) r->batch.piece_work = r->model->piece_work;
@@ -199,12 +201,12 @@ tern_status tern_run_begin(tern_run *r, const tern_batch *batch, int32_t first_p
     return status;
 }
 
-tern_status tern_run_poll(tern_run *r, bool *done, tern_error *err) {
+tern_status tern_runner_poll(tern_runner *r, bool *done, tern_error *err) {
     *done = !r->is_busy;
     if (*done) return TERN_OK;
     tern_status status = tern_check_cancelled("the computation", err);
     if (status != TERN_OK) {
-        tern_run_cancel(r);
+        tern_runner_cancel(r);
         return status;
     }
     begin_use(r);
@@ -216,7 +218,7 @@ tern_status tern_run_poll(tern_run *r, bool *done, tern_error *err) {
     return status;
 }
 
-void tern_run_cancel(tern_run *r) {
+void tern_runner_cancel(tern_runner *r) {
     if (!r->is_busy) return;
     begin_use(r);
     r->backend->cancel(r->instance);
@@ -225,15 +227,15 @@ void tern_run_cancel(tern_run *r) {
     r->is_busy = false;
 }
 
-tern_status tern_run_wait(tern_run *r, const tern_batch *batch, int32_t first_pos,
-                          tern_error *err) {
-    TERN_TRY(tern_run_begin(r, batch, first_pos, err));
-    for (bool done = false; !done;) TERN_TRY(tern_run_poll(r, &done, err));
+tern_status tern_runner_wait(tern_runner *r, const tern_batch *batch, int32_t first_pos,
+                             tern_error *err) {
+    TERN_TRY(tern_runner_begin(r, batch, first_pos, err));
+    for (bool done = false; !done;) TERN_TRY(tern_runner_poll(r, &done, err));
     return TERN_OK;
 }
 
-tern_status tern_run_trace(tern_run *r, const tern_batch *batch, int32_t first_pos,
-                           tern_tap_fn on_value, void *ctx, tern_error *err) {
+tern_status tern_runner_trace(tern_runner *r, const tern_batch *batch, int32_t first_pos,
+                              tern_tap_fn on_value, void *ctx, tern_error *err) {
     r->batch = *batch;
     begin_use(r);
     tern_status status = place(r, first_pos, err);
