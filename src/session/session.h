@@ -80,16 +80,16 @@ int32_t tern_sampler_need(const tern_sampler *s);
 int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *candidates, size_t n_candidates,
                             const int32_t *recent, size_t n_recent);
 
-// The candidates that the samplers leave (sample_chain.c), each with a probability proportional to
+// The candidates that the samplers leave (sample_filter.c), each with a probability proportional to
 // exp(scale * logit).
-typedef struct tern_chain_left {
+typedef struct tern_candidates_left {
     tern_candidate *c;
     size_t n, n_sorted; // the first n_sorted are the greatest, falling
     double scale;
-} tern_chain_left;
-tern_chain_left tern_sampler_filter(tern_sampler *s, tern_candidate *c, size_t n,
-                                    const int32_t *recent, size_t n_recent);
-int32_t tern_sampler_draw(tern_sampler *s, tern_chain_left *left);
+} tern_candidates_left;
+tern_candidates_left tern_sampler_filter(tern_sampler *s, tern_candidate *c, size_t n,
+                                         const int32_t *recent, size_t n_recent);
+int32_t tern_sampler_draw(tern_sampler *s, tern_candidates_left *left);
 
 double tern_sampler_uniform(tern_sampler *s); // [0, 1)
 void tern_sampler_penalize(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,

@@ -1,5 +1,5 @@
 // Sampling as most answers need it: biases, penalties, top-k, top-p, min-p, temperature, a draw.
-// sample_chain.c has all samplers in any order, sampling.c the meaning of their parameters.
+// sample_filter.c has all samplers in any order, sampling.c the meaning of their parameters.
 //
 // The candidates are either the k greatest logits or all of them. They are kept in a heap by
 // falling logit and popped only as far as the filters reach, so nothing is sorted without need.
@@ -25,9 +25,9 @@ double tern_sampler_uniform(tern_sampler *sampler) {
 
 // ---- What it needs -----------------------------------------------------------------------------
 
-// Returns how many of the greatest logits the chain needs, 0: all. It needs all if a sampler before
-// top-k does; temperature alone does not change the order.
-static int64_t need_of_chain(const tern_sampler *s) {
+// Returns how many of the greatest logits the samplers need, 0: all. It needs all if a sampler
+// before top-k does; temperature alone does not change the order.
+static int64_t need_of_samplers(const tern_sampler *s) {
     const tern_sampling *p = &s->params;
     if (p->mirostat) return p->temperature == 0 ? 1 : 0;
     for (const char *at = p->samplers; *at; at++) {
@@ -73,7 +73,7 @@ static bool is_greedy(const tern_sampler *s) {
 
 static int32_t find_need(const tern_sampler *s, int32_t n_context) {
     const tern_sampling *p = &s->params;
-    int64_t k = is_greedy(s) ? 1 : need_of_chain(s);
+    int64_t k = is_greedy(s) ? 1 : need_of_samplers(s);
     if (k == 0 || s->n_excluded > TERN_TOP_K_MAX) return 0;
     k += (int64_t)s->n_excluded;
     for (size_t i = 0; i < s->n_biases; i++) // as with penalties: a raised one may be any token
@@ -231,7 +231,7 @@ int32_t tern_sampler_choose(tern_sampler *s, tern_candidate *c, size_t n, const 
                             size_t n_recent) {
     apply_biases(s, c, n);
     if (!s->is_plain) {
-        tern_chain_left left = tern_sampler_filter(s, c, n, recent, n_recent);
+        tern_candidates_left left = tern_sampler_filter(s, c, n, recent, n_recent);
         return tern_sampler_draw(s, &left);
     }
     if (s->has_penalties) tern_sampler_penalize(s, c, n, recent, n_recent);

@@ -271,11 +271,11 @@ bool gpu_policy_has_more(size_t first);
 tern_status gpu_selftest(tern_device *d, tern_check_fn on_check, void *ctx, tern_error *err);
 // n dependent dispatches, `group` a submission (0: all): begin, then poll until *done; that fails
 // if the result is wrong, or takes more than some seconds.
-typedef struct gpu_chain gpu_chain;
-tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n, uint32_t group,
+typedef struct gpu_trial gpu_trial;
+tern_status gpu_trial_begin(gpu_trial **out, tern_device *d, uint32_t n, uint32_t group,
                             tern_error *err);
-tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err);
-void gpu_chain_close(gpu_chain *c); // NULL is allowed
+tern_status gpu_trial_poll(gpu_trial *c, bool *done, tern_error *err);
+void gpu_trial_close(gpu_trial *c); // NULL is allowed
 // The one function that waits: lets the library call back until the map is done, for GPU_SECONDS
 // at most. docs/webgpu.md lists its uses. In software it also waits for the kernels' compilation:
 // half a minute if the library defers that, as browsers do, and more on a busy machine.

@@ -35,7 +35,7 @@ struct gpu_policy {
     double began;
     size_t at, n_tried; // of `sizes`: the one now; those that failed in earlier starts
     bool works;         // the one now, by the file
-    gpu_chain *chain;   // being tried; NULL: none
+    gpu_trial *trial;   // being tried; NULL: none
 };
 
 // Makes the folders above, too; if that fails, so does opening the first file.
@@ -137,12 +137,12 @@ tern_status gpu_policy_begin(gpu_policy **out, tern_device *d, const tern_webgpu
 
 // Begins a trial of the current size, or polls it.
 static tern_status try_one(gpu_policy *p, bool *done, tern_error *err) {
-    if (p->chain) return gpu_chain_poll(p->chain, done, err);
+    if (p->trial) return gpu_trial_poll(p->trial, done, err);
     p->device->group = sizes[p->at];
     *done = p->works;
     if (p->works) return TERN_OK;
     write_state(&p->file, "trying", sizes[p->at]);
-    return gpu_chain_begin(&p->chain, p->device, N_DISPATCHES, sizes[p->at], err);
+    return gpu_trial_begin(&p->trial, p->device, N_DISPATCHES, sizes[p->at], err);
 }
 
 static tern_status go_on(gpu_policy *p, bool *done, tern_error *err) {
@@ -150,8 +150,8 @@ static tern_status go_on(gpu_policy *p, bool *done, tern_error *err) {
     tern_status status = p->at < N_SIZES ? try_one(p, done, &why) : TERN_ERR_DEVICE;
     if (status == TERN_OK && !*done) return TERN_OK;
     if (status == TERN_OK && p->works) return TERN_OK;
-    gpu_chain_close(p->chain);
-    p->chain = NULL;
+    gpu_trial_close(p->trial);
+    p->trial = NULL;
     if (status == TERN_OK) write_state(&p->file, "works", p->device->group);
     if (status == TERN_ERR_MEMORY) forget_trial(p);
     if (status == TERN_ERR_MEMORY && err) *err = why;
@@ -181,8 +181,8 @@ tern_status gpu_policy_poll(gpu_policy *p, bool *done, size_t *first, tern_error
 
 void gpu_policy_close(gpu_policy *p) {
     if (!p) return;
-    if (p->chain) forget_trial(p);
-    gpu_chain_close(p->chain);
+    if (p->trial) forget_trial(p);
+    gpu_trial_close(p->trial);
     if (p->file.fd >= 0) tern_fd_close(p->file.fd);
     tern_free(p->file.path);
     tern_free(p);

@@ -120,7 +120,7 @@ static tern_status compare(const uint32_t *y, const uint32_t *wanted, uint32_t n
 
 #define WORDS 1024
 
-struct gpu_chain {
+struct gpu_trial {
     tern_device *device;
     job_memory memory;
     gpu_readback result; // its own: one that never comes must not block the next
@@ -128,15 +128,15 @@ struct gpu_chain {
     double end; // when it counts as hanging
 };
 
-tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n_times, uint32_t group,
+tern_status gpu_trial_begin(gpu_trial **out, tern_device *d, uint32_t n_times, uint32_t group,
                             tern_error *err) {
     uint32_t x[WORDS];
     tern_status status = TERN_OK;
     wgpu_pipeline pipeline;
     *out = NULL;
-    gpu_chain *c = tern_alloc(TERN_MEM_MISC, sizeof *c);
+    gpu_trial *c = tern_alloc(TERN_MEM_MISC, sizeof *c);
     if (!c) return tern_fail_memory(err, sizeof *c);
-    *c = (gpu_chain){.device = d, .n_times = n_times, .end = tern_seconds() + GPU_SECONDS};
+    *c = (gpu_trial){.device = d, .n_times = n_times, .end = tern_seconds() + GPU_SECONDS};
     fill(x, WORDS, 1);
     const job j = {.kernel = GPU_CHAIN,
                    .constants = {{"N", WORDS}},
@@ -155,11 +155,11 @@ tern_status gpu_chain_begin(gpu_chain **out, tern_device *d, uint32_t n_times, u
     *out = c;
     return TERN_OK;
 fail:
-    gpu_chain_close(c);
+    gpu_trial_close(c);
     return status;
 }
 
-tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err) {
+tern_status gpu_trial_poll(gpu_trial *c, bool *done, tern_error *err) {
     tern_device *d = c->device;
     uint32_t x[WORDS], before[WORDS];
     *done = false;
@@ -178,7 +178,7 @@ tern_status gpu_chain_poll(gpu_chain *c, bool *done, tern_error *err) {
     return TERN_OK;
 }
 
-void gpu_chain_close(gpu_chain *c) {
+void gpu_trial_close(gpu_trial *c) {
     if (!c) return;
     gpu_readback_free(c->device, &c->result);
     close_job(c->device, &c->memory);
@@ -186,13 +186,13 @@ void gpu_chain_close(gpu_chain *c) {
 }
 
 static tern_status run_chain(tern_device *d, uint32_t n, uint32_t group, tern_error *err) {
-    gpu_chain *c;
+    gpu_trial *c;
     bool done = false;
-    TERN_TRY(gpu_chain_begin(&c, d, n, group, err));
+    TERN_TRY(gpu_trial_begin(&c, d, n, group, err));
     gpu_wait(d, &c->result);
     tern_status status = TERN_OK;
-    while (status == TERN_OK && !done) status = gpu_chain_poll(c, &done, err);
-    gpu_chain_close(c);
+    while (status == TERN_OK && !done) status = gpu_trial_poll(c, &done, err);
+    gpu_trial_close(c);
     return status;
 }
 

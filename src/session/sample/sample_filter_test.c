@@ -231,7 +231,7 @@ TEST(samplers_leave_what_they_should) {
         open_sampler(&s, &p, breaker);
         tern_sampler same = s;
         run_model(&m, &s.params, recent, 100, breaker, tern_sampler_uniform(&same));
-        tern_chain_left left = tern_sampler_filter(&s, c, N, recent, 100);
+        tern_candidates_left left = tern_sampler_filter(&s, c, N, recent, 100);
         double total = 0, max = -DBL_MAX;
         for (size_t i = 0; i < left.n; i++) max = fmax(max, (double)left.c[i].logit);
         for (size_t i = 0; i < left.n; i++)
@@ -249,8 +249,8 @@ TEST(samplers_leave_what_they_should) {
     }
 }
 
-// The two ways to the same choice: the chain is not used where the plain sampler suffices.
-TEST(plain_choices_are_those_of_the_chain) {
+// The two ways to the same choice: the samplers are not used where the plain sampler suffices.
+TEST(plain_choices_are_those_of_the_filter) {
     static tern_candidate c[N], d[N];
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t r = seed * 104729;
@@ -269,8 +269,8 @@ TEST(plain_choices_are_those_of_the_chain) {
         CHECK(s.is_plain);
         const int32_t id = tern_sampler_choose(&s, c, N, recent, 100);
         other.is_plain = false;
-        const int32_t id_of_chain = tern_sampler_choose(&other, d, N, recent, 100);
-        CHECK_MSG(id == id_of_chain, "%llu: %d, not %d", (unsigned long long)seed, (int)id_of_chain,
+        const int32_t id_of_all = tern_sampler_choose(&other, d, N, recent, 100);
+        CHECK_MSG(id == id_of_all, "%llu: %d, not %d", (unsigned long long)seed, (int)id_of_all,
                   (int)id);
         tern_sampler_free(&s);
     }

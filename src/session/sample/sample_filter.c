@@ -8,7 +8,7 @@
 #include <string.h>
 #include "session/session.h"
 
-typedef tern_chain_left chain;
+typedef tern_candidates_left candidates;
 
 // In bits. (log2() would bring pages another table.)
 static double surprise(double chance) { return -1.4426950408889634 * log(chance); }
@@ -16,7 +16,7 @@ static double surprise(double chance) { return -1.4426950408889634 * log(chance)
 // ---- Order -------------------------------------------------------------------------------------
 
 // Makes at least the first k (or all) the greatest, in falling order.
-static void sort(chain *h, size_t k) {
+static void sort(candidates *h, size_t k) {
     if (k > h->n) k = h->n;
     if (k <= h->n_sorted) return;
     if (k < 256)
@@ -34,24 +34,24 @@ static void sort(chain *h, size_t k) {
     h->n_sorted = k;
 }
 
-static float greatest(const chain *h) {
+static float greatest(const candidates *h) {
     float max = h->c[0].logit;
     for (size_t i = 1; i < h->n && !h->n_sorted; i++)
         max = h->c[i].logit > max ? h->c[i].logit : max;
     return max;
 }
 
-static double weight(const chain *h, size_t i, float max) {
+static double weight(const candidates *h, size_t i, float max) {
     return h->c[i].logit == max ? 1 : exp((double)(h->c[i].logit - max) * h->scale);
 }
 
-static double total_of(const chain *h, float max) {
+static double total_of(const candidates *h, float max) {
     double total = 0;
     for (size_t i = 0; i < h->n; i++) total += weight(h, i, max);
     return total;
 }
 
-static double entropy_of(const chain *h, float max, double total) {
+static double entropy_of(const candidates *h, float max, double total) {
     double entropy = 0;
     for (size_t i = 0; i < h->n; i++) {
         const double p = weight(h, i, max) / total;
@@ -61,7 +61,7 @@ static double entropy_of(const chain *h, float max, double total) {
 }
 
 // Keeps those whose logit is at least this.
-static void keep_from(chain *h, double least) {
+static void keep_from(candidates *h, double least) {
     size_t n = 0, n_sorted = 0;
     for (size_t i = 0; i < h->n; i++) {
         if ((double)h->c[i].logit < least) continue;
@@ -72,12 +72,12 @@ static void keep_from(chain *h, double least) {
     h->n_sorted = n_sorted;
 }
 
-static void keep_first(chain *h, size_t n) {
+static void keep_first(candidates *h, size_t n) {
     h->n = n;
     if (h->n_sorted > n) h->n_sorted = n;
 }
 
-static void leave_first(chain *h, size_t n) {
+static void leave_first(candidates *h, size_t n) {
     h->c += n;
     h->n -= n;
     h->n_sorted = h->n_sorted > n ? h->n_sorted - n : 0;
@@ -85,7 +85,7 @@ static void leave_first(chain *h, size_t n) {
 
 // ---- Samplers ----------------------------------------------------------------------------------
 
-static void top_n_sigma(chain *h, double n_sigma) {
+static void top_n_sigma(candidates *h, double n_sigma) {
     double sum = 0, squares = 0;
     size_t n = 0;
     if (n_sigma <= 0 || h->n < 2) return;
@@ -99,7 +99,7 @@ static void top_n_sigma(chain *h, double n_sigma) {
     keep_from(h, (double)greatest(h) - n_sigma * (n ? sqrt(squares / (double)n) : 0));
 }
 
-static void top_k(chain *h, size_t k) {
+static void top_k(candidates *h, size_t k) {
     if (k == 0 || k >= h->n) return;
     sort(h, k);
     keep_first(h, k);
@@ -107,7 +107,7 @@ static void top_k(chain *h, size_t k) {
 
 // The surprise rises along the sorted list, so the tokens nearest to the expected surprise are
 // adjacent: a range that grows on the nearer side, or on the likelier one if both are equally near.
-static void typical_p(chain *h, double p) {
+static void typical_p(candidates *h, double p) {
     if (p <= 0 || p >= 1) return;
     sort(h, h->n);
     const float max = h->c[0].logit;
@@ -126,7 +126,7 @@ static void typical_p(chain *h, double p) {
     leave_first(h, low);
 }
 
-static void top_p(chain *h, double p) {
+static void top_p(candidates *h, double p) {
     if (p >= 1) return;
     sort(h, 1);
     const float max = h->c[0].logit;
@@ -139,11 +139,11 @@ static void top_p(chain *h, double p) {
     keep_first(h, n);
 }
 
-static void min_p(chain *h, double p) {
+static void min_p(candidates *h, double p) {
     if (p > 0) keep_from(h, (double)greatest(h) + log(p) / h->scale);
 }
 
-static void xtc(tern_sampler *s, chain *h) {
+static void xtc(tern_sampler *s, candidates *h) {
     const double probability = (double)s->params.xtc_probability;
     const double threshold = (double)s->params.xtc_threshold;
     if (probability <= 0 || threshold > 0.5 || h->n < 2) return;
@@ -155,7 +155,7 @@ static void xtc(tern_sampler *s, chain *h) {
     if (n > 1) leave_first(h, n - 1);
 }
 
-static void temperature(chain *h, const tern_sampling *p) {
+static void temperature(candidates *h, const tern_sampling *p) {
     double t = (double)p->temperature;
     const double range = (double)p->dynatemp_range;
     if (range > 0) {
@@ -174,15 +174,15 @@ static void temperature(chain *h, const tern_sampling *p) {
 }
 
 // These work on the logits.
-static void scale_logits(chain *h) {
+static void scale_logits(candidates *h) {
     for (size_t i = 0; i < h->n && h->scale != 1; i++) h->c[i].logit *= (float)h->scale;
     h->scale = 1;
 }
 
-chain tern_sampler_filter(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,
-                          size_t n_recent) {
+candidates tern_sampler_filter(tern_sampler *s, tern_candidate *c, size_t n, const int32_t *recent,
+                               size_t n_recent) {
     const tern_sampling *p = &s->params;
-    chain h = {.c = c, .n = n, .scale = 1};
+    candidates h = {.c = c, .n = n, .scale = 1};
     for (const char *at = p->mirostat ? "t" : p->samplers; *at; at++) {
         switch (*at) {
         case 'e':
@@ -211,7 +211,7 @@ chain tern_sampler_filter(tern_sampler *s, tern_candidate *c, size_t n, const in
 
 // ---- Drawing -----------------------------------------------------------------------------------
 
-static size_t draw(tern_sampler *s, const chain *h, double *chance) {
+static size_t draw(tern_sampler *s, const candidates *h, double *chance) {
     const float max = greatest(h);
     const double total = total_of(h, max);
     double left = tern_sampler_uniform(s) * total;
@@ -226,7 +226,7 @@ static size_t draw(tern_sampler *s, const chain *h, double *chance) {
 
 // How many tokens mirostat 1 draws from: the number whose surprise is mu in a Zipf distribution
 // with the exponent estimated from the likeliest tokens.
-static size_t zipf_tokens(const tern_sampler *s, const chain *h) {
+static size_t zipf_tokens(const tern_sampler *s, const candidates *h) {
     double products = 0, squares = 0;
     for (size_t i = 0; i + 1 < h->n && i < 99; i++) {
         const double t = log((double)(i + 2) / (double)(i + 1));
@@ -238,7 +238,7 @@ static size_t zipf_tokens(const tern_sampler *s, const chain *h) {
     return !(k >= 1) ? 1 : k < (double)h->n ? (size_t)k : h->n;
 }
 
-static void keep_unsurprising(const tern_sampler *s, chain *h) {
+static void keep_unsurprising(const tern_sampler *s, candidates *h) {
     if (s->params.mirostat == 1) {
         keep_first(h, zipf_tokens(s, h));
         return;
@@ -250,7 +250,7 @@ static void keep_unsurprising(const tern_sampler *s, chain *h) {
     keep_first(h, n);
 }
 
-int32_t tern_sampler_draw(tern_sampler *s, chain *h) {
+int32_t tern_sampler_draw(tern_sampler *s, candidates *h) {
     double chance;
     sort(h, h->n); // draws go from the likeliest on, as in the plain sampler
     if (s->params.mirostat && h->n > 1) keep_unsurprising(s, h);
