@@ -1,7 +1,8 @@
-// Builds dist/: JavaScript by esbuild, types by tsc, the modules and shaders of `make web`. With --test it builds
-// and runs the tests instead (further arguments: names of test files).
+// Builds dist/: JavaScript by esbuild, types by tsc, the modules and shaders of `make web`; and beside it what else
+// npm is to publish. With --test it builds and runs the tests instead (further arguments: names of test files). npm
+// itself calls it with --pack and --unpack, before and after it makes an archive.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +12,7 @@ import { build } from 'esbuild';
 const here = dirname(fileURLToPath(import.meta.url));
 const modules = join(here, '../../build/web');
 const dist = join(here, 'dist');
-const MAX_GZIP = 45 * 1024; // 40 before images and sounds, which the worker decides to want and cannot load later (bundlers)
+const MAX_GZIP = 48 * 1024; // images and sounds, too, which the worker decides to want and cannot load later (bundlers)
 
 const shared = {
   absWorkingDir: here,
@@ -29,6 +30,9 @@ async function buildPackage() {
   rmSync(dist, { recursive: true, force: true });
   tsc('--noEmit', '-p', 'tests');
   tsc('-p', '.', '--emitDeclarationOnly', '--outDir', 'dist/types');
+  // As strict users read them, who have no other types installed.
+  tsc('--ignoreConfig', '--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false', '--types', '', '--target', 'es2022',
+    '--lib', 'es2022,dom', '--module', 'nodenext', ...['index', 'react', 'worker', 'engine/index', 'memory/index', 'microphone/index'].map(name => `dist/types/${name}.d.ts`));
   const entry = { index: 'src/index.ts', worker: 'src/worker.ts', react: 'src/react.ts', engine: 'src/engine/index.ts',
     memory: 'src/memory/index.ts', microphone: 'src/microphone/index.ts' };
   await build({
@@ -45,6 +49,37 @@ async function buildPackage() {
     else console.warn(`package: ${file} is missing; \`make web\` builds it`);
   }
   checkSize();
+  writePapers();
+}
+
+// The licences of what the modules contain, and the pages of docs that the README names. The archive has no other
+// files of the repository: links to them become plain words.
+const LICENCES = [
+  ['PCRE2', join(modules, 'deps/pcre2/LICENCE')],
+  ['Tables of Unicode, made with utf8proc', join(modules, 'deps/utf8proc/LICENSE.md')],
+  ['wasi-libc', '/usr/share/doc/wasi-libc/copyright'],
+  ["LLVM's compiler-rt", '/usr/share/doc/libclang-rt-19-dev-wasm32/copyright'],
+];
+function writePapers() {
+  copyFileSync(join(here, '../../LICENSE'), join(here, 'LICENSE'));
+  const texts = LICENCES.filter(([, file]) => existsSync(file)).map(([name, file]) =>
+    `${'='.repeat(100)}\n${name}\n${'='.repeat(100)}\n\n${readFileSync(file, 'utf8').trim()}\n`);
+  writeFileSync(join(here, 'NOTICES'), `The .wasm files of this package contain parts of these:\n\n${texts.join('\n')}`);
+  const readme = readFileSync(join(here, 'README.md'), 'utf8');
+  const names = [...new Set([...readme.matchAll(/\]\((?:\.\.\/\.\.\/)?docs\/([\w-]+\.md)/g)].map(found => found[1]))];
+  rmSync(join(here, 'docs'), { recursive: true, force: true });
+  mkdirSync(join(here, 'docs'));
+  for (const name of names) {
+    const text = readFileSync(join(here, '../../docs', name), 'utf8').replaceAll('](../packages/tern/README.md', '](../README.md');
+    writeFileSync(join(here, 'docs', name), text.replace(/!?\[([^\]]*)\]\(([^)\s]+)\)/g, (link, words, to) =>
+      /^(https?:|#|\.\.\/README\.md)/.test(to) || names.includes(to.replace(/#.*/, '')) ? link : words));
+  }
+}
+
+// In the archive docs/ is beside the README.
+function link(from, to) {
+  const file = join(here, 'README.md');
+  writeFileSync(file, readFileSync(file, 'utf8').replaceAll(`](${from}`, `](${to}`));
 }
 
 // What a page loads at most: every JavaScript file of the package, but for memories and the microphone, which few want.
@@ -86,4 +121,6 @@ async function runTests(names) {
 }
 
 const [flag, ...names] = process.argv.slice(2);
-await (flag === '--test' ? runTests(names) : buildPackage());
+if (flag === '--pack') link('../../docs/', 'docs/');
+else if (flag === '--unpack') link('docs/', '../../docs/');
+else await (flag === '--test' ? runTests(names) : buildPackage());

@@ -36,7 +36,7 @@ const KEY = 'tern-server-key';
 /** The events of a stream, from its bytes however they are cut: what stands after "data:". */
 export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.getReader();
-  const decoder = new TextDecoder();
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   let rest = '';
   for (;;) {
     const { done, value } = await reader.read();

@@ -6,6 +6,7 @@ import { formatBytes, formatLeft } from './format.ts';
 const PHASES: Record<string, string> = {
   resolve: 'Looking the model up',
   wait: 'Another tab is downloading this model',
+  retry: 'Trying again',
   verify: 'Checking the stored files',
   download: 'Downloading',
   read: 'Reading',
@@ -16,7 +17,8 @@ const PHASES: Record<string, string> = {
 /** "Downloading · 420 MB of 1.2 GB · 34 MB/s · 25 s left". */
 export function progressText(progress: Progress | null): string {
   if (!progress) return 'Starting';
-  const { phase, loaded, total, bytesPerSecond } = progress;
+  const { phase, loaded, total, bytesPerSecond, reason } = progress;
+  if (phase === 'retry' && reason) return `${reason}. Trying again`;
   const parts = [PHASES[phase] ?? phase.charAt(0).toUpperCase() + phase.slice(1)];
   if (loaded > 0 || phase === 'download')
     parts.push(total > 0 ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded));

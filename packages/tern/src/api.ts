@@ -1,7 +1,7 @@
 // The package's public types. Times are in seconds and sizes in bytes, except where names follow
 // OpenAI's and llama-server's (openai.ts).
 import type {
-  Build, Device, EmbedParams, Label, LadderItem, MediaInfo, Message, ModelInfo, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, Gpu, Label, LadderItem, MediaInfo, Message, ModelInfo, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
 } from './engine/types.js';
 
@@ -13,17 +13,18 @@ import type {
 // - in Node also the path of a file or a folder.
 export type ModelSource = string | URL | Blob | ArrayBuffer | Uint8Array | readonly File[];
 
-export type Phase = 'resolve' | 'wait' | 'verify' | 'download' | 'read' | 'open' | (string & {});
+export type Phase = 'resolve' | 'wait' | 'retry' | 'verify' | 'download' | 'read' | 'open' | (string & {});
 
 export interface Progress {
-  // 'resolve': asking the hub for the files; 'wait': another tab is downloading this model; 'verify':
-  // stored files are checked against their checksums; 'download'; 'read': into memory; others are the engine's.
+  // 'resolve': asking the hub for the files; 'wait': another tab is downloading this model; 'retry': a server does
+  // not answer, or the connection was lost (`reason`), and it is asked again; 'verify': stored files are checked against their checksums; 'download'; 'read': into memory; others are the engine's.
   phase: Phase;
   loaded: number; // bytes; 0 in phases that do not count bytes
   total: number; // bytes; 0: unknown
   fraction: number; // 0..1 of this phase
   bytesPerSecond: number; // over the last seconds; 0 where nothing is transferred
   file?: string; // the current file
+  reason?: string; // of 'retry': a sentence
 }
 
 export interface CacheOptions {
@@ -47,7 +48,7 @@ export interface EngineChoice {
   // be started. A URL (of a module that imports "tern-engine/worker", on the page's own origin), a
   // Worker, or a function that creates one: use that worker.
   worker?: boolean | string | URL | Worker | (() => Worker);
-  gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu. The engine then stays in this thread
+  gpu?: Gpu; // instead of navigator.gpu: in Node, npm's webgpu. The engine then stays in this thread
 }
 
 export interface LoadOptions extends EngineChoice,
@@ -246,4 +247,4 @@ export interface DiagnoseOptions extends EngineChoice {
   signal?: AbortSignal;
 }
 
-export type { Build, Device, Label, LadderItem, MediaInfo, Message, Pixels, Segment, SpeakStats, TokenLogprobs };
+export type { Build, Device, Gpu, Label, LadderItem, MediaInfo, Message, Pixels, Segment, SpeakStats, TokenLogprobs };

@@ -9,7 +9,7 @@ import { localPorts, type Calls, type ClientPort, type FromHost, type Method } f
 interface Pending {
   resolve(value: unknown): void;
   reject(error: unknown): void;
-  onEvent: ((value: never) => void) | undefined;
+  onEvent: ((value: never) => unknown) | undefined;
   unlisten(): void;
 }
 
@@ -60,7 +60,7 @@ export class Connection {
   }
 
   #receive(message: FromHost): void {
-    if ('event' in message) this.#pending.get(message.event)?.onEvent?.(message.value as never);
+    if ('event' in message) this.#tell(message.event, message.value);
     else if ('done' in message) this.#take(message.done)?.resolve(message.value);
     else if ('failed' in message) this.#take(message.failed)?.reject(fromPlain(message.error));
     else if ('held' in message) this.#held();
@@ -68,6 +68,22 @@ export class Connection {
     else if ('endThread' in message) {
       this.#threads.get(message.endThread)?.terminate();
       this.#threads.delete(message.endThread);
+    }
+  }
+
+  // An error of the caller's callback, also of an asynchronous one, is the error of its call, which ends.
+  #tell(id: number, value: unknown): void {
+    const failed = (error: unknown) => {
+      const call = this.#take(id);
+      if (!call) return;
+      call.reject(error);
+      this.port.post({ abort: id, reason: 'a callback of the caller failed' });
+    };
+    try {
+      const told: unknown = this.#pending.get(id)?.onEvent?.(value as never);
+      if (told instanceof Promise) told.catch(failed);
+    } catch (error) {
+      failed(error);
     }
   }
 
@@ -184,9 +200,18 @@ function startWorker(worker: Exclude<EngineChoice['worker'], false>): ClientPort
   return webPort(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
 }
 
+// They cannot start workers, import modules later or read files synchronously, and browsers end them after half a minute.
+function refuseServiceWorker(): void {
+  if (!('ServiceWorkerGlobalScope' in globalThis)) return;
+  throw new TernError('unsupported', 'a service worker cannot run a model: it has no workers, and the browser ends it at any time. '
+    + 'Load the model in a page and send it messages; in an extension, in an offscreen document '
+    + '(README of tern-engine, "Service workers and extensions")');
+}
+
 // A connection to an engine's host, in a worker if one is wanted and possible. notes: why not.
 export async function connect(choice: EngineChoice, startMs = 30_000):
   Promise<{ connection: Connection; inWorker: boolean; notes: string[] }> {
+  refuseServiceWorker();
   const notes: string[] = [];
   const { worker } = choice;
   if (worker && choice.gpu)

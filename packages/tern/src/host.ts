@@ -11,6 +11,7 @@ import type {
 import { Sessions, type SessionLease } from './sessions.js';
 import { openSource, type Opened, type OpenContext } from './source.js';
 import { openState } from './store/state.js';
+import type { Tell } from './store/store.js';
 
 export type LoadEngine = (options?: EngineOptions) => Promise<Engine>;
 
@@ -105,7 +106,7 @@ export class Host implements Handler {
     try {
       if (options.codec) opened.push(await openSource(options.codec, options, context));
       const engine = await started;
-      const more = { signal, onProgress: (phase: string, fraction: number) => progress.tell(phase, 0, 0, undefined, fraction) };
+      const more = { signal, onProgress: (phase: string, fraction: number) => progress.tell(phase, 0, 0, undefined, { fraction }) };
       const device = options.device ?? (opened[1] && 'wasm'); // 50 steps a second of speech: a GPU would be waited for in each
       const model = await engine.open(opened[0]!.sources, opened[0]!.path, {
         ...pick(options, ['batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
@@ -277,7 +278,7 @@ class Meter {
   #phase = '';
   constructor(private emit: (progress: Progress) => void) {}
 
-  tell = (phase: string, loaded: number, total: number, file?: string, fraction?: number): void => {
+  tell: Tell = (phase, loaded, total, file, { fraction, reason } = {}) => {
     const at = Date.now();
     if (phase !== this.#phase || loaded < (this.#seen.at(-1)?.loaded ?? 0)) this.#seen = [];
     this.#phase = phase;
@@ -287,7 +288,7 @@ class Meter {
       phase, loaded, total,
       fraction: fraction ?? (total > 0 ? Math.min(1, loaded / total) : 0),
       bytesPerSecond: at > first.at ? Math.round(1000 * (loaded - first.loaded) / (at - first.at)) : 0,
-      ...(file === undefined ? {} : { file }),
+      ...(file === undefined ? {} : { file }), ...(reason === undefined ? {} : { reason }),
     });
   };
 }

@@ -1,22 +1,25 @@
 // The files of a model on Hugging Face, or on a server with the same layout.
 import type { HubOptions } from './api.js';
 import { TernError } from './errors.js';
+import { ask, askJson, type Asking } from './store/network.js';
 import type { Plan } from './store/store.js';
 
 export const HUB = 'https://huggingface.co';
 
 export interface HubSource { repo: string; inside: string; revision: string } // inside: a file, a folder or ""
 
-// "hf:owner/repo[/inside][@revision]", or the address of a repository's or file's page.
+// "hf:owner/repo[/inside][@revision]", or the address of a repository's or file's page, or of a GGUF file: all are the
+// same model, which is stored once.
 export function parseHub(source: string, baseUrl = HUB): HubSource | undefined {
   const hf = /^hf:([^/@\s]+\/[^/@\s]+)(?:\/([^@]*?))?\/?(?:@([^\s]+))?$/.exec(source);
   if (hf) return { repo: hf[1]!, inside: hf[2] ?? '', revision: hf[3] || 'main' };
   if (source.startsWith('hf:'))
     throw new TernError('argument', `"${source}" is not of the form hf:owner/repo[/file.gguf][@revision]`);
-  if (!source.startsWith(`${baseUrl}/`)) return undefined;
-  const page = /^\/([\w.-]+\/[\w.-]+)(?:\/(?:blob|tree)\/([^/?#]+)(?:\/([^?#]*))?)?\/?$/.exec(source.slice(baseUrl.length));
-  return page ? { repo: page[1]!, inside: decodeURI(page[3] ?? '').replace(/\/$/, ''), revision: page[2] ?? 'main' }
-    : undefined;
+  const address = source.replace(/^https:\/\/(www\.huggingface\.co|hf\.co)\//, `${HUB}/`).replace(/[?#].*$/, '');
+  if (!address.startsWith(`${baseUrl}/`)) return undefined;
+  const page = /^\/([\w.-]+\/[\w.-]+)(?:\/(?:blob|tree|resolve)\/([^/]+)(?:\/(.*))?)?\/?$/.exec(address.slice(baseUrl.length));
+  if (!page || (address.includes('/resolve/') && !/\.gguf$/i.test(address))) return undefined;
+  return { repo: page[1]!, inside: decodeURI(page[3] ?? '').replace(/\/$/, ''), revision: decodeURIComponent(page[2] ?? 'main') };
 }
 
 export const hubId = ({ repo, inside, revision }: HubSource): string =>
@@ -27,12 +30,12 @@ interface Listing {
   siblings?: { rfilename: string; size?: number; lfs?: { sha256?: string; oid?: string; size?: number } }[];
 }
 
-export async function resolveHub(source: HubSource, hub: HubOptions, get: typeof fetch,
-  signal?: AbortSignal): Promise<Plan> {
+// asking.headers: with the token, if there is one.
+export async function resolveHub(source: HubSource, hub: HubOptions, asking: Asking): Promise<Plan> {
   const base = (hub.baseUrl ?? HUB).replace(/\/$/, '');
   const { repo, inside, revision } = source;
   const url = `${base}/api/models/${repo}/revision/${encodeURIComponent(revision)}?blobs=true`;
-  const listing = await listFiles(url, hubId(source), hub.token, get, signal);
+  const listing = await listFiles(url, hubId(source), asking);
   const files = (listing.siblings ?? []).map(file => {
     const size = file.lfs?.size ?? file.size;
     const sha256 = file.lfs?.sha256 ?? file.lfs?.oid;
@@ -47,18 +50,9 @@ export async function resolveHub(source: HubSource, hub: HubOptions, get: typeof
   return choose(files, inside, `hf:${repo}`);
 }
 
-async function listFiles(url: string, what: string, token: string | undefined, get: typeof fetch,
-  signal?: AbortSignal): Promise<Listing> {
-  let response: Response;
-  try {
-    response = await get(url, {
-      headers: token ? { Authorization: `Bearer ${token}` } : {}, ...(signal ? { signal } : {}),
-    });
-  } catch (cause) {
-    throw new TernError('network', `${what}: ${new URL(url).host} cannot be reached (${(cause as Error).message})`,
-      { cause });
-  }
-  if (response.ok) return await response.json() as Listing;
+async function listFiles(url: string, what: string, asking: Asking): Promise<Listing> {
+  const response = await ask(url, asking);
+  if (response.ok) return askJson<Listing>(url, response);
   const { status } = response;
   // The hub answers 401 for what does not exist, too.
   throw new TernError(status < 500 && status !== 429 ? 'argument' : 'network', status === 401 || status === 403 || status === 404

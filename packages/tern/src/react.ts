@@ -15,19 +15,23 @@ export interface UseTern {
 }
 
 // Loads a model while the component is mounted, and closes it afterwards. null: nothing is loaded. It
-// is loaded again when the source or the key changes; other changes of the options are ignored.
+// is loaded again when the source or the key changes; other changes of the options are ignored. A new URL of the same
+// address and a new array of the same files are no change.
 export function useTern(source: ModelSource | null, options: Omit<LoadOptions, 'signal'> = {}, key?: unknown): UseTern {
   const [state, setState] = useState<UseTern>(nothing);
   const latest = useRef(options);
   latest.current = options;
+  const kept = useRef(source);
+  if (!isSame(kept.current, source)) kept.current = source;
+  const same = kept.current;
   useEffect(() => {
-    if (source === null) return setState(nothing);
+    if (same === null) return setState(nothing);
     const stop = new AbortController();
     const set = (change: Partial<UseTern>) => {
       if (!stop.signal.aborted) setState(before => ({ ...before, ...change }));
     };
     set({ ...nothing, status: 'loading' });
-    const loading = Tern.load(source, {
+    const loading = Tern.load(same, {
       ...latest.current, signal: stop.signal,
       onProgress: progress => {
         latest.current.onProgress?.(progress);
@@ -39,8 +43,14 @@ export function useTern(source: ModelSource | null, options: Omit<LoadOptions, '
       stop.abort();
       void loading.then(tern => tern.close(), () => undefined);
     };
-  }, [source, key]);
+  }, [same, key]);
   return state;
+}
+
+function isSame(a: ModelSource | null, b: ModelSource | null): boolean {
+  if (a instanceof URL && b instanceof URL) return a.href === b.href;
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((file, i) => file === b[i]);
+  return a === b;
 }
 const nothing: UseTern = { tern: null, progress: null, error: null, status: 'idle' };
 

@@ -6,6 +6,7 @@ import { HUB, choose, folderFiles, hubId, parseHub, resolveHub, splitParts } fro
 import { fs, inNode, path } from './platform.js';
 import type { Wire } from './store/download.js';
 import { FdSource, FolderStorage, userCacheFolder } from './store/folder.js';
+import { ask, askJson, type Asking } from './store/network.js';
 import { blobSource, canReadBlobs, openOpfs } from './store/opfs.js';
 import { BytesSource, MemoryStorage, type Storage } from './store/storage.js';
 import { Store, type Loaded, type LoadRequest, type Plan, type Tell } from './store/store.js';
@@ -102,11 +103,12 @@ async function openRemote(id: string, options: SourceOptions, context: OpenConte
   const cache = typeof options.cache === 'object' ? options.cache : {};
   // Browsers refuse their fetch as a method of another object.
   const get: typeof fetch = context.fetch ?? ((...request) => fetch(...request));
+  const asking = { fetch: get, headers: headersFor(id, options), signal: context.signal };
   const request: LoadRequest = {
     id,
-    resolve: () => plan(id, options, get, context.signal),
+    resolve: () => plan(id, options, { ...asking, onRetry: reason => context.tell('retry', 0, 0, undefined, { reason }) }),
     wire: {
-      fetch: get, headers: headersFor(id, options), signal: context.signal, ifRange: sameOrigin,
+      ...asking, signal: context.signal, ifRange: sameOrigin,
       ...(context.backoffMs === undefined ? {} : { backoffMs: context.backoffMs }),
     },
     verify: cache.verify !== false && storage.kind !== 'memory',
@@ -114,8 +116,8 @@ async function openRemote(id: string, options: SourceOptions, context: OpenConte
     tell: context.tell,
     onNote: context.onNote,
   };
-  const { sources, path: where, release } = await new Store(storage).load(request);
-  return opened(sources, where, id, storage.kind, release);
+  const loaded = await new Store(storage).load(request);
+  return opened(loaded.sources, loaded.path, loaded.id, storage.kind, loaded.release);
 }
 
 function headersFor(id: string, { headers, hub }: SourceOptions): Record<string, string> {
@@ -137,11 +139,11 @@ export async function chooseStorage(cache: LoadOptions['cache']): Promise<{ stor
   return typeof storage === 'string' ? memory(storage) : { storage, why: '' };
 }
 
-async function plan(id: string, options: SourceOptions, get: typeof fetch, signal: AbortSignal): Promise<Plan> {
+async function plan(id: string, options: SourceOptions, asking: Asking): Promise<Plan> {
   const hub = parseHub(id);
-  if (hub) return resolveHub(hub, options.hub ?? {}, get, signal);
+  if (hub) return resolveHub(hub, options.hub ?? {}, asking);
   const url = new URL(id);
-  if (url.pathname.endsWith('/')) return folderPlan(url, options.headers ?? {}, get, signal);
+  if (url.pathname.endsWith('/')) return folderPlan(url, asking);
   const name = decodeURIComponent(url.pathname.slice(url.pathname.lastIndexOf('/') + 1)) || 'model.gguf';
   const parts = splitParts(name);
   // Whatever the URL looks like, the file there is GGUF.
@@ -155,19 +157,16 @@ function sibling(url: URL, name: string): string {
   return other.href;
 }
 
-// A folder on any server: its files are requested by name.
-async function folderPlan(url: URL, headers: Record<string, string>, get: typeof fetch,
-  signal: AbortSignal): Promise<Plan> {
+// A folder on any server: its files are requested by name. Some servers answer every name with a page.
+async function folderPlan(url: URL, asking: Asking): Promise<Plan> {
   const names = await Promise.all(folderFiles.map(async name => {
-    const { ok } = await get(sibling(url, name), { method: 'HEAD', headers, signal }).catch(cause => {
-      throw new TernError('network', `${url.host} cannot be reached (${(cause as Error).message})`, { cause });
-    });
-    return ok ? name : undefined;
+    const { ok, headers } = await ask(sibling(url, name), { ...asking, method: 'HEAD' });
+    return ok && !headers.get('content-type')?.startsWith('text/html') ? name : undefined;
   }));
   const found = names.filter(name => name !== undefined);
   if (found.includes('model.safetensors.index.json') && !found.includes('model.safetensors')) {
-    const index = await (await get(sibling(url, 'model.safetensors.index.json'), { headers, signal })).json() as
-      { weight_map?: Record<string, string> };
+    const at = sibling(url, 'model.safetensors.index.json');
+    const index = await askJson<{ weight_map?: Record<string, string> }>(at, await ask(at, asking));
     found.push(...new Set(Object.values(index.weight_map ?? {})));
   }
   const { path: where, files } = choose(found.map(name => ({ name, url: sibling(url, name) })), '', url.href);

@@ -101,15 +101,14 @@ export class Tern {
 
   // The same, or the answer to messages, in pieces. Leaving the loop stops it. Fails when aborted.
   stream(input: string | readonly ChatMessage[], options: GenerateOptions = {}): AsyncIterableIterator<string> {
-    const stop = new AbortController();
+    const { stop, end } = linked(options.signal);
     const queue = new Queue<string>(() => stop.abort());
     const onText = (piece: string) => {
-      options.onText?.(piece);
       queue.push(piece);
+      return options.onText?.(piece);
     };
-    const signal = options.signal ? anyOf(options.signal, stop) : stop.signal;
-    this.#generate(typeof input === 'string' ? { prompt: input } : chatInput(input), { ...options, onText, signal })
-      .then(() => queue.finish(), error => queue.fail(error));
+    this.#generate(typeof input === 'string' ? { prompt: input } : chatInput(input), { ...options, onText, signal: stop.signal })
+      .finally(end).then(() => queue.finish(), error => queue.fail(error));
     return queue;
   }
 
@@ -123,16 +122,14 @@ export class Tern {
   // The same, yielding the object so far each time it grows. Leaving the loop stops it.
   streamObject<const S extends Schema>(input: string | readonly ChatMessage[], options: ObjectOptions<S>): ObjectStream<Inferred<S>> {
     type T = Inferred<S>;
-    const stop = new AbortController();
+    const { stop, end } = linked(options.signal);
     const queue = new Queue<Partly<T>>(() => stop.abort());
     let last: string | undefined;
-    const output = this.#object(input, {
-      ...options, signal: options.signal ? anyOf(options.signal, stop) : stop.signal,
-    }, text => {
+    const output = this.#object(input, { ...options, signal: stop.signal }, text => {
       const part = partialValue(text), now = JSON.stringify(part);
       if (now !== last && part !== undefined) queue.push(part as Partly<T>);
       last = now;
-    });
+    }).finally(end);
     output.then(() => queue.finish(), error => queue.fail(error));
     const object = output.then(o => o.object);
     object.catch(() => undefined); // the loop has thrown it, or nobody waits for it
@@ -196,7 +193,7 @@ export class Tern {
     const segments: Segment[] = [];
     const onEvent = (segment: Segment): void => {
       segments.push(segment);
-      onSegment?.(segment);
+      return onSegment?.(segment);
     };
     const { language } = await this.connection.call('transcribe', { samples, rate: audioRate, params }, { signal, onEvent });
     return { text: segments.map(({ text }) => text).join(' '), segments, seconds: samples.length / audioRate, language };
@@ -218,11 +215,11 @@ export class Tern {
 
   // Speaks a text, or its tokens, with a speech model and its codec. Leaving the loop stops it. Fails when aborted.
   speak(text: string | ArrayLike<number>, { signal, ...params }: SpeakOptions = {}): Speech {
-    const stop = new AbortController();
+    const { stop, end } = linked(signal);
     const queue = new Queue<Float32Array<ArrayBuffer>>(() => stop.abort());
     const stats = this.connection.call('speak', { text: typeof text === 'string' ? text : Array.from(text), params }, {
-      signal: signal ? anyOf(signal, stop) : stop.signal, onEvent: samples => queue.push(samples),
-    });
+      signal: stop.signal, onEvent: samples => queue.push(samples),
+    }).finally(end);
     stats.then(() => queue.finish(), error => queue.fail(error));
     return Object.assign(queue, { stats, rate: this.#info.codec?.codecRate ?? 0 });
   }
@@ -264,12 +261,9 @@ export class Tern {
     const output = await this.#generate(
       typeof input === 'string' ? { prompt: input, grammar } : { ...chatInput(input), apart: true, grammar }, options,
       (piece, part) => {
-        if (part?.kind === 'reasoning') {
-          reasoning += piece;
-          return;
-        }
+        if (part?.kind === 'reasoning') return void (reasoning += piece);
         onJson(json += piece);
-        onText?.(piece);
+        return onText?.(piece);
       });
     const whole = { ...output, text: json, reasoning };
     return { ...whole, object: await valueOf(schema, whole) as Inferred<S> };
@@ -286,8 +280,8 @@ export class Tern {
     }, (piece, tokens, part) => {
       text += piece;
       if (tokens) logprobs.push(...tokens);
-      if (piece) onText?.(piece);
-      onPart(piece, part);
+      const told = onPart(piece, part);
+      return piece && onText ? onText(piece) : told;
     }, signal);
     const { reason } = result;
     if (reason === 'caller') throw aborted(signal);
@@ -340,10 +334,13 @@ function portable(source: ModelSource): ModelSource {
   return base && URL.canParse(source, base) ? new URL(source, base).href : source;
 }
 
-function anyOf(signal: AbortSignal, stop: AbortController): AbortSignal {
-  if (signal.aborted) stop.abort(signal.reason);
-  signal.addEventListener('abort', () => stop.abort(signal.reason), { signal: stop.signal });
-  return stop.signal;
+// Aborted by the caller's signal too, until end() is called: no listener stays on a signal that outlives the call.
+function linked(signal: AbortSignal | undefined): { stop: AbortController; end(): void } {
+  const stop = new AbortController();
+  const abort = () => stop.abort(signal!.reason);
+  if (signal?.aborted) abort();
+  signal?.addEventListener('abort', abort);
+  return { stop, end: () => signal?.removeEventListener('abort', abort) };
 }
 
 function engineOptions({ threads, build, wasmUrl, gpu }: EngineChoice): HostEngineOptions {

@@ -8,6 +8,7 @@ import { Host, PageThreads, serve } from '../src/host.js';
 import type { ClientPort, FromHost, ToHost } from '../src/protocol.js';
 import { localPorts } from '../src/protocol.js';
 import { Tern } from '../src/tern.js';
+import { toModule } from '../src/engine/names.js';
 import { fakeEngine, newSeen } from './fake-engine.js';
 
 async function local(): Promise<Connection> {
@@ -63,6 +64,16 @@ for (const [name, open] of [['in this thread', local], ['in a worker', inWorker]
       await assert.rejects(connection.call('generate', prompt('a'), { signal: stop.signal }), { code: 'aborted' });
     });
 
+    // Seen to fail: the error was nobody's, which ends Node, and the call went on.
+    test('a callback that throws fails its call alone', async () => {
+      for (const onEvent of [() => { throw new RangeError('mine'); }, async () => { throw new RangeError('mine'); }]) {
+        const failed = connection.call('generate', prompt(`slow ${'x '.repeat(200)}`), { onEvent });
+        const other = connection.call('generate', prompt('slow y'));
+        await assert.rejects(failed, (error: unknown) => error instanceof RangeError && error.message === 'mine');
+        assert.equal((await other).reason, 'end');
+      }
+    });
+
     test('text and tokens', async () => {
       assert.deepEqual(await connection.call('tokenize', { text: 'ab' }), [97, 98]);
       assert.equal(await connection.call('detokenize', { ids: [97, 98] }), 'ab');
@@ -76,6 +87,48 @@ for (const [name, open] of [['in this thread', local], ['in a worker', inWorker]
       await assert.rejects(another.call('tokenize', { text: 'a' }), { code: 'closed', message: 'it is closed' });
     });
   });
+
+// Seen to fail: each stream left one, which held its text as long as the signal lived.
+test('no listener stays on a signal', async () => {
+  const tern = await Tern.load(bytes);
+  const { signal } = new AbortController();
+  let n = 0;
+  const { addEventListener, removeEventListener } = EventTarget.prototype;
+  signal.addEventListener = (...args: Parameters<typeof addEventListener>) => { n++; addEventListener.apply(signal, args); };
+  signal.removeEventListener = (...args: Parameters<typeof removeEventListener>) => { n--; removeEventListener.apply(signal, args); };
+  for await (const _ of tern.stream('a b', { signal })); // to the end
+  for await (const _ of tern.stream('slow a b c', { signal })) break;
+  await tern.generate('a', { signal });
+  await assert.rejects(tern.generate('fail memory', { signal }));
+  await assert.rejects(async () => { for await (const _ of tern.stream('fail memory', { signal })); });
+  await tern.generateObject('a', { signal, schema: true }).catch(() => undefined);
+  await tern.streamObject('a', { signal, schema: true }).output.catch(() => undefined);
+  await tern.chat.completions.create({ messages: [{ role: 'user', content: 'a' }] }, { signal });
+  for await (const _ of await tern.chat.completions.create({ messages: [{ role: 'user', content: 'a' }], stream: true }, { signal }));
+  await tern.speak('a', { signal }).stats.catch(() => undefined);
+  await tern.embed('a', { signal }).catch(() => undefined);
+  await new Promise(resolve => setTimeout(resolve, 50));
+  assert.equal(n, 0);
+  await tern.close();
+});
+
+test('roles and numbers are checked', async () => {
+  const tern = await Tern.load(bytes);
+  await assert.rejects(tern.chat([{ role: 'users', content: 'a' }]), { code: 'argument', message: /messages\[0\]: there is no role "users"/ });
+  assert.equal((await tern.chat([{ role: 'developer', content: 'a' }, { role: 'user', content: 'b' }])).text, 'You said: b');
+  await tern.close();
+  assert.throws(() => toModule({ topP: NaN }), { code: 'argument', message: 'topP must be a finite number, not NaN' });
+  assert.deepEqual(toModule({ topP: 0.5, seed: undefined }), { top_p: 0.5 }); // seen to fail: NaN was the default
+});
+
+test('a service worker is refused in words', async () => {
+  Object.assign(globalThis, { ServiceWorkerGlobalScope: class {} });
+  try {
+    await assert.rejects(Tern.load(bytes), { code: 'unsupported', message: /a service worker cannot run a model.*offscreen document/ });
+  } finally {
+    Reflect.deleteProperty(globalThis, 'ServiceWorkerGlobalScope');
+  }
+});
 
 test('a worker that crashes fails every call that is pending, and those after', async () => {
   const connection = await inWorker();

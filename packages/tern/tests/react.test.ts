@@ -115,6 +115,23 @@ test('useCompletion', async () => {
   await tern.close();
 });
 
+// Seen to fail: each drawing loaded the model again, for ever.
+test('a new URL of the same address, and a new array of the same files, load nothing again', async () => {
+  const address: string = 'data:application/octet-stream;base64,R0dVRg==';
+  const one = await mount((at: string) => useTern(new URL(at)), address);
+  const two = await mount((files: File[]) => useTern([...files]), [new Blob(['GGUF'])] as File[]);
+  for (const { now } of [one, two] as { now: { value: UseTern } }[]) {
+    await until(() => now.value.status === 'ready');
+    const { tern } = now.value;
+    await wait(50);
+    assert.equal(now.value.tern, tern);
+  }
+  const { tern } = one.now.value;
+  await one.update(`${address}#other`);
+  await until(() => one.now.value.status === 'ready' && one.now.value.tern !== tern);
+  for (const each of [one, two]) await each.unmount();
+});
+
 test('useTern loads and closes', async () => {
   const good = await mount((source: Uint8Array | null) => useTern(source), null as Uint8Array | null);
   const now = () => good.now.value as UseTern;

@@ -102,3 +102,12 @@ export function noise(n: number, seed = 1): Uint8Array<ArrayBuffer> {
   }
   return bytes;
 }
+
+// What begins as a GGUF file does.
+export function model(n: number, seed = 1): Uint8Array<ArrayBuffer> {
+  const bytes = noise(n, seed);
+  bytes.set(new TextEncoder().encode('GGUF'));
+  return bytes;
+}
+// What begins as a safetensors file does: the length of a header, and the header.
+export const tensors = (text: string): string => `\x02\0\0\0\0\0\0\0{}${text}`;

@@ -10,9 +10,9 @@ import type { ModelSource } from '../src/api.js';
 import { TernError } from '../src/errors.js';
 import { choose, hubId, parseHub } from '../src/hub.js';
 import { openSource, remoteId, type OpenContext, type SourceOptions } from '../src/source.js';
-import { FileServer, noise } from './server.js';
+import { FileServer, model, tensors } from './server.js';
 
-const weights = noise(1000);
+const weights = model(1000);
 const sha256 = createHash('sha256').update(weights).digest('hex');
 const repo = (files: string[], extra: object = {}) => JSON.stringify({
   sha: 'c0ffee', siblings: files.map(rfilename => ({ rfilename, size: 1000, ...extra })),
@@ -29,22 +29,23 @@ before(async () => {
     '/own/gguf/resolve/c0ffee/a-i2_s.gguf': weights,
     '/own/gguf/resolve/c0ffee/a-Q4_K_M.gguf': weights,
     '/api/models/own/split/revision/v1': repo(['q/m-00001-of-00002.gguf', 'q/m-00002-of-00002.gguf']),
-    '/own/split/resolve/c0ffee/q/m-00001-of-00002.gguf': 'one',
-    '/own/split/resolve/c0ffee/q/m-00002-of-00002.gguf': 'two',
+    '/own/split/resolve/c0ffee/q/m-00001-of-00002.gguf': 'GGUF one',
+    '/own/split/resolve/c0ffee/q/m-00002-of-00002.gguf': 'GGUF two',
     '/api/models/own/hf/revision/main': repo(['config.json', 'model.safetensors', 'tokenizer.json', 'pytorch_model.bin',
       'onnx/model.onnx']),
     '/own/hf/resolve/c0ffee/config.json': '{}',
-    '/own/hf/resolve/c0ffee/model.safetensors': 'weights',
+    '/own/hf/resolve/c0ffee/model.safetensors': tensors('weights'),
     '/own/hf/resolve/c0ffee/tokenizer.json': '{}',
     '/dir/config.json': '{}',
     '/dir/tokenizer.json': '{}',
     '/dir/model.safetensors.index.json': JSON.stringify({
       weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors',
         c: 'model-00001-of-00002.safetensors' } }),
-    '/dir/model-00001-of-00002.safetensors': 'first',
-    '/dir/model-00002-of-00002.safetensors': 'second',
-    '/m-00001-of-00002.gguf': 'one',
-    '/m-00002-of-00002.gguf': 'two',
+    '/dir/model-00001-of-00002.safetensors': tensors('first'),
+    '/dir/model-00002-of-00002.safetensors': tensors('second'),
+    '/m-00001-of-00002.gguf': 'GGUF one',
+    '/m-00002-of-00002.gguf': 'GGUF two',
+    '/api/models/own/portal/revision/main': '<!doctype html>',
     '/any name?x=1': '',
     '/some model': 'GGUF bytes',
   });
@@ -88,10 +89,14 @@ test('names on the hub, and addresses of its pages', () => {
     ['hf:a/b@refs/pr/3', 'hf:a/b@refs/pr/3'],
     ['https://huggingface.co/a/b', 'hf:a/b'], ['https://huggingface.co/a/b/tree/v1', 'hf:a/b@v1'],
     ['https://huggingface.co/a/b/blob/main/c/d.gguf', 'hf:a/b/c/d.gguf'],
+    // Seen to fail: a plain address like any other, so that the file was stored twice.
+    ['https://huggingface.co/a/b/resolve/main/d.gguf', 'hf:a/b/d.gguf'],
+    ['https://huggingface.co/a/b/resolve/v1/c/d%20e.gguf?download=true', 'hf:a/b/c/d e.gguf@v1'],
+    ['https://hf.co/a/b/resolve/refs%2Fpr%2F3/d.gguf#x', 'hf:a/b/d.gguf@refs/pr/3'], ['https://www.huggingface.co/a/b', 'hf:a/b'],
   ];
   for (const [source, id] of cases) assert.equal(hubId(parseHub(source)!), id);
-  const resolve = 'https://huggingface.co/a/b/resolve/main/d.gguf';
-  assert.equal(remoteId(resolve), resolve); // a plain address like any other
+  const picture = 'https://huggingface.co/a/b/resolve/main/model'; // any address may be that of a GGUF file
+  assert.equal(remoteId(picture), picture);
   assert.throws(() => parseHub('hf:onlyname'), { code: 'argument' });
 });
 
@@ -116,7 +121,7 @@ test('a token goes to the hub and with the files', async () => {
 
 test('split sets, in a folder of the hub and at an address', async () => {
   const hub = await open('hf:own/split/q@v1');
-  assert.deepEqual(hub.texts, { 'q/m-00001-of-00002.gguf': 'one', 'q/m-00002-of-00002.gguf': 'two' });
+  assert.deepEqual(hub.texts, { 'q/m-00001-of-00002.gguf': 'GGUF one', 'q/m-00002-of-00002.gguf': 'GGUF two' });
   assert.equal(hub.path, 'q/m-00001-of-00002.gguf');
   const url = await open(`${server.base}/m-00001-of-00002.gguf?a=b`);
   assert.deepEqual(Object.keys(url.texts), ['m-00001-of-00002.gguf', 'm-00002-of-00002.gguf']);
@@ -129,7 +134,7 @@ test('a folder with safetensors, on the hub and at an address', async () => {
   assert.deepEqual(Object.keys(hub.texts), ['config.json', 'model.safetensors', 'tokenizer.json']);
   const { texts, path } = await open(`${server.base}/dir/`);
   assert.equal(path, '');
-  assert.deepEqual(texts['model-00002-of-00002.safetensors'], 'second');
+  assert.deepEqual(texts['model-00002-of-00002.safetensors'], tensors('second'));
   assert.equal(Object.keys(texts).length, 5);
 });
 
@@ -142,6 +147,7 @@ test('what cannot be had, in words', async () => {
   await rejects(open('hf:own/none'), 'argument', /hf:own\/none: 127\.0\.0\.1:\d+ has no such repository or revision.*404/);
   await rejects(open('hf:own/gguf/b.gguf'), 'argument', /hf:own\/gguf has no file b\.gguf/);
   await rejects(open('hf:own/hf', { hub: { baseUrl: 'http://127.0.0.1:9' } }), 'network', /127\.0\.0\.1:9 cannot be reached/);
+  await rejects(open('hf:own/portal'), 'network', /127\.0\.0\.1:\d+ answers with something that is not JSON/); // seen to fail: 'trap'
   await rejects(open(`${server.base}/no.gguf`), 'network', /the server answers 404/);
   await rejects(open(`${server.base}/empty/`), 'argument', /neither a GGUF file nor model\.safetensors/);
   const one = ['mmproj-x.gguf', 'x.imatrix.gguf', 'x.gguf', 'x-00002-of-00002.gguf'].map(name => ({ name }));

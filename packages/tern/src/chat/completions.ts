@@ -1,6 +1,6 @@
 // OpenAI's chat.completions for one model.
 import type { FinishReason, Timings, Usage } from '../api.js';
-import { contentOf } from './content.js';
+import { contentOf, roleOf } from './content.js';
 import type { ChatRequest, GenerateParams, GenerateResult, Part, TokenLogprob, TokenLogprobs } from '../engine/types.js';
 import { TernError, aborted, throwIfAborted } from '../errors.js';
 import { formOf, toolsOf } from './forms.js';
@@ -141,12 +141,11 @@ const seedOf = (seed: number, index: number): number =>
 // Other members of a message that templates know are kept.
 function messageOf(message: ChatMessageParam, i: number, images: ImageInput[]): Turn {
   const where = `messages[${i}]`, { role, content } = message;
-  if (!['system', 'developer', 'user', 'assistant', 'tool'].includes(role))
-    throw new TernError('argument', `${where}: there is no role "${String(role)}"`);
+  const known = roleOf(role, where);
   const more = Object.fromEntries((['tool_calls', 'tool_call_id', 'name', 'reasoning_content'] as const)
     .filter(name => given(message[name])).map(name => [name, message[name]]));
   const text = !given(content) && given(message.tool_calls) ? '' : contentOf(content, where, role === 'user', images);
-  return { role: role === 'developer' ? 'system' : role, content: text, ...more };
+  return { role: known, content: text, ...more };
 }
 
 // Plain messages lose the oldest turns that do not fit; a request with tools is used as it is.

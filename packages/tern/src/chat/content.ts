@@ -28,10 +28,19 @@ function imageOf(part: Exclude<ContentPart, { type: 'text' }>, where: string): I
   return { image: portableImage(url), maxPixels: detail === 'low' ? LOW : 0 };
 }
 
+const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'];
+
+// A role as templates know it.
+export function roleOf(role: unknown, where: string): string {
+  if (!ROLES.includes(role as string))
+    throw new TernError('argument', `${where}: there is no role ${JSON.stringify(role)}; it is one of ${ROLES.join(', ')}`);
+  return role === 'developer' ? 'system' : role as string;
+}
+
 // The input of a conversation under this package's names.
 export function chatInput(messages: readonly ChatMessage[]): TextInput {
   const images: ImageInput[] = [];
   const plain = messages.map(({ role, content }, i) =>
-    ({ role, content: contentOf(content, `messages[${i}]`, role === 'user', images) }));
+    ({ role: roleOf(role, `messages[${i}]`), content: contentOf(content, `messages[${i}]`, role === 'user', images) }));
   return images.length > 0 ? { request: { messages: plain }, images } : { messages: plain as Message[] };
 }

@@ -519,7 +519,7 @@ class WasmSession implements Session {
 }
 
 function token(t: { id: number; logprob: number; bytes: number[] }): TokenLogprob {
-  return { id: t.id, text: new TextDecoder().decode(Uint8Array.from(t.bytes)), bytes: t.bytes, logprob: t.logprob };
+  return { id: t.id, text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(t.bytes)), bytes: t.bytes, logprob: t.logprob };
 }
 
 function aborted(signal: AbortSignal | undefined): void {

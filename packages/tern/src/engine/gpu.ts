@@ -38,7 +38,7 @@ export class Gpu {
   #nMaps = 0;
   #closed = false;
   #encoder = new TextEncoder();
-  #decoder = new TextDecoder();
+  #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   // Firefox polls the queue every 100 ms, unless something is submitted.
   readonly #nudges = /firefox/i.test(globalThis.navigator?.userAgent ?? '');
 

@@ -89,11 +89,11 @@ export class Module {
   note: string | null = null; // why it is not the best one
   #memory!: WebAssembly.Memory;
   #encoder = new TextEncoder();
-  #decoder = new TextDecoder();
+  #decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // U+FEFF is a character like others
 
   private constructor(readonly build: Build, options: EngineOptions) {
     this.files = new Files(() => this.#memory, options.state);
-    this.gpu = new Gpu(() => this.#memory, options.gpu, () => loadShaders(options));
+    this.gpu = new Gpu(() => this.#memory, options.gpu as GPU | undefined, () => loadShaders(options));
   }
 
   static async load(options: EngineOptions, callbacks: ModuleCallbacks): Promise<Module> {

@@ -26,6 +26,9 @@ export interface StateStore {
 export type Device = 'auto' | 'webgpu' | 'wasm';
 export type Build = 'simd' | 'relaxed' | 'threads';
 
+// navigator.gpu, or the same of another library: TypeScript before 6 does not know its type.
+export interface Gpu { requestAdapter(options?: { powerPreference?: 'low-power' | 'high-performance' }): Promise<object | null> }
+
 export interface EngineOptions {
   threads?: number; // maximum; 0 or omitted: one per core if the page is cross-origin isolated
   build?: Build; // instead of the best one that works here; fails if it does not
@@ -34,7 +37,7 @@ export interface EngineOptions {
   threadScript?: ThreadScript; // the threads' script; default: worker.js next to this module, where no bundler finds it
   // Starts a thread on the page's own thread, for engines in a worker: Firefox needs it for threads.
   startThread?: StartThread;
-  gpu?: GPU; // instead of navigator.gpu: in Node, npm's webgpu
+  gpu?: Gpu; // instead of navigator.gpu: in Node, npm's webgpu
   state?: StateStore;
   signal?: AbortSignal;
 }
@@ -68,7 +71,7 @@ export interface OpenOptions {
 export interface WebGpuOptions {
   group?: number; // dispatches per submission; negative: any number; 0: found by trying
   matrix?: boolean; // false: do not use matrix units
-  power?: GPUPowerPreference;
+  power?: 'low-power' | 'high-performance';
   f16?: boolean; // false: do not ask for shader-f16
 }
 

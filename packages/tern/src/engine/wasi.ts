@@ -38,7 +38,7 @@ export class Files {
   #bytes(): Uint8Array { return new Uint8Array(this.memory().buffer); }
   #view(): DataView { return new DataView(this.memory().buffer); }
   #text(at: number, n: number): string {
-    return new TextDecoder().decode(this.#bytes().slice(at >>> 0, (at >>> 0) + n));
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(this.#bytes().slice(at >>> 0, (at >>> 0) + n));
   }
 
   #find(path: string): File | undefined {

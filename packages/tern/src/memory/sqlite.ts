@@ -35,6 +35,7 @@ interface Pool {
 }
 export interface Sqlite3 {
   capi: Capi;
+  version?: { libVersion: string };
   wasm: {
     heap8u(): Uint8Array;
     alloc(n: number): number;
@@ -68,6 +69,9 @@ export class Sqlite {
   // pool: files in the browser's private file system, which only workers can write; else in memory.
   async open(name: string, pool: boolean, file?: Uint8Array): Promise<void> {
     const { capi } = this.sqlite;
+    if (pool && typeof this.sqlite.installOpfsSAHPoolVfs !== 'function')
+      throw new TernError('unsupported', `@sqlite.org/sqlite-wasm ${this.sqlite.version?.libVersion ?? ''} is too old to store a memory: `
+        + 'npm install @sqlite.org/sqlite-wasm@3.54.1-build1');
     if (pool) {
       // A pool in use elsewhere is refused: its files have one owner.
       const directory = `tern-memory/${encodeURIComponent(name)}`;
@@ -115,7 +119,7 @@ export class Sqlite {
   // ---- For the module --------------------------------------------------------------------------
 
   #bytes(at: number, n: number): Uint8Array { return new Uint8Array(this.memory().buffer, at >>> 0, n >>> 0); }
-  #text(at: number, n: number): string { return new TextDecoder().decode(this.#bytes(at, n)); }
+  #text(at: number, n: number): string { return new TextDecoder('utf-8', { ignoreBOM: true }).decode(this.#bytes(at, n)); }
 
   #exec(sql: string): number {
     const { capi } = this.sqlite;

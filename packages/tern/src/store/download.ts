@@ -4,6 +4,7 @@
 import { formatBytes } from '../bytes.js';
 import { TernError, aborted, throwIfAborted, toTernError } from '../errors.js';
 import { sleep } from '../platform.js';
+import { Unreached, ask } from './network.js';
 import { Sha256, sha256 } from './sha256.js';
 import type { StoredFile } from './storage.js';
 
@@ -49,6 +50,7 @@ export interface Wire {
   ifRange(url: string): boolean;
   onBytes(n: number): void; // received over the network
   onNote(sentence: string): void;
+  onRetry?(reason: string): void; // it is not given up
   onSize(missing: number): Promise<void>; // this many bytes are about to arrive; may refuse
   save(state: FileState): Promise<void>;
   backoffMs?: number; // before the second try; doubles (500)
@@ -56,9 +58,10 @@ export interface Wire {
 }
 
 const TRIES = 6; // without a new byte
+const FIRST_TRIES = 3; // of a server that has not answered yet: people wait for its reason
 
 class Retry extends Error {
-  constructor(message: string, readonly waitMs = -1, options?: ErrorOptions) {
+  constructor(message: string, readonly waitMs = -1, options?: ErrorOptions, readonly lasting = false) {
     super(message, options);
   }
 }
@@ -75,6 +78,7 @@ export class Download {
   #most = 0; // bytes that were there at once, at most
   #announced = -1; // the size that was
   #hint = -1; // the length of an answer that may be compressed
+  #answered = false; // the server, to this load
 
   constructor(readonly state: FileState, private remote: Remote, private wire: Wire) {}
 
@@ -135,7 +139,8 @@ export class Download {
         if (!(error instanceof Retry)) throw error;
         if (this.loaded > this.#most) failures = 0;
         this.#most = Math.max(this.#most, this.loaded);
-        if (++failures >= TRIES) throw this.#givenUp(error);
+        if (error.lasting || ++failures >= (this.#answered ? TRIES : FIRST_TRIES)) throw this.#givenUp(error, failures);
+        this.wire.onRetry?.(error.message);
         const wait = error.waitMs >= 0 ? error.waitMs
           : Math.min(30_000, (this.wire.backoffMs ?? 500) * 2 ** (failures - 1)) * (0.75 + Math.random() / 2);
         await sleep(wait, this.wire.signal);
@@ -145,11 +150,12 @@ export class Download {
     await this.#save(true);
   }
 
-  #givenUp(error: Retry): TernError {
+  #givenUp(error: Retry, failures: number): TernError {
     const { size } = this.state;
+    const tries = error.lasting ? '' : `, after ${failures} tries`;
     const kept = this.loaded > 0
       ? `; ${formatBytes(this.loaded)}${size > 0 ? ` of ${formatBytes(size)}` : ''} are kept, load again to go on` : '';
-    return new TernError('network', `${this.remote.name}: ${error.message}, after ${TRIES} tries${kept}`,
+    return new TernError('network', `${this.remote.name}: ${error.message}${tries}${kept}`,
       { cause: error.cause });
   }
 
@@ -206,10 +212,11 @@ export class Download {
     if (gap.start > 0 && etag && !etag.startsWith('W/') && this.wire.ifRange(url)) headers['If-Range'] = etag;
     let response: Response;
     try {
-      // The browser's own cache would store the model a second time, and may answer for the server.
-      response = await this.wire.fetch(url, { headers, signal, cache: 'no-store' });
+      response = await ask(url, { fetch: this.wire.fetch, headers, signal, onRetry: this.wire.onRetry });
+      this.#answered = true;
     } catch (cause) {
-      throw new Retry(`cannot be reached (${(cause as Error).message})`, -1, { cause });
+      if (!(cause instanceof Unreached)) throw new Retry('the connection was given up', -1, { cause }); // it stalled
+      throw new Retry(cause.message, -1, { cause }, cause.lasting);
     }
     if (response.status === 416 && gap.start > 0) throw await this.#restart('is shorter now on the server');
     if (response.ok) return response;
@@ -237,6 +244,8 @@ export class Download {
     const length = Number(response.headers.get('content-length') ?? NaN);
     const same = !state.etag || !etag || plainTag(etag) === plainTag(state.etag);
     if (response.status !== 206) {
+      // Not at the cost of what is stored: a network that wants a login answers everything with its page.
+      if (start > 0 && response.headers.get('content-type')?.startsWith('text/html')) throw this.#notTheFile('a web page (HTML)');
       if (start > 0)
         await this.#restart(same ? 'is sent as a whole: the server knows no ranges' : 'has changed on the server');
       // The length may be that of a compressed body, and the header that says so may be hidden (CORS).
@@ -315,6 +324,7 @@ export class Download {
     const index = Math.max(0, this.#index);
     const bytes = (this.#buffer ?? new Uint8Array(0)).subarray(0, this.#filled);
     const hash = await sha256(bytes);
+    if (index === 0) this.#checkStart(bytes);
     const expected = this.#expected.get(index);
     if (expected && expected !== hash) throw await this.#restart('has changed on the server');
     this.#digest(index, bytes);
@@ -324,6 +334,17 @@ export class Download {
     this.#index = -1;
     this.#filled = 0;
     await this.#save(false);
+  }
+
+  // Servers also answer with status 200 what is not the file: a page that says so, a form to log in.
+  #checkStart(bytes: Uint8Array): void {
+    if (!beginsAs(this.remote.name, bytes)) throw this.#notTheFile(whatBegins(bytes));
+  }
+
+  #notTheFile(what: string): TernError {
+    const { name, url } = this.remote;
+    const wanted = /\.(gguf|safetensors|json)$/i.exec(name)?.[1] ?? 'text';
+    return new TernError('format', `${name}: ${new URL(url).host || 'the address'} answers with ${what} instead of a ${wanted} file (${url})`);
   }
 
   // A page that is killed loses what arrived since: half a second's worth.
@@ -356,6 +377,26 @@ export class Download {
         `${remote.name}: the SHA-256 of what the server sends is ${found}, not ${wanted} (${remote.url})`);
     return false;
   }
+}
+
+const startText = (bytes: Uint8Array): string => new TextDecoder().decode(bytes.subarray(0, 256)).trimStart();
+
+// Whether these may be the first bytes of a file of this name.
+function beginsAs(name: string, bytes: Uint8Array): boolean {
+  const text = startText(bytes);
+  if (/\.gguf$/i.test(name)) return text.startsWith('GGUF');
+  if (/\.safetensors$/i.test(name)) // the length of its header, eight bytes, and the header
+    return bytes.length > 8 && bytes[8] === 0x7b && bytes[6] === 0 && bytes[7] === 0;
+  return /\.json$/i.test(name) ? /^[{[]/.test(text) : !/^<(!doctype|html)/i.test(text);
+}
+
+function whatBegins(bytes: Uint8Array): string {
+  const text = startText(bytes);
+  if (/^<(!doctype|html|head|body)/i.test(text)) return 'a web page (HTML)';
+  if (text.startsWith('version https://git-lfs')) return 'a Git LFS pointer';
+  if (/^<\?xml|^<[a-z]/i.test(text)) return 'XML';
+  if (/^[{[]/.test(text)) return 'JSON';
+  return bytes.length === 0 ? 'nothing' : 'other bytes';
 }
 
 const plainTag = (etag: string): string => etag.replace(/^W\//, '');

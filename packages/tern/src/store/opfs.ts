@@ -2,7 +2,7 @@
 // engine's work, writes in place. A page has neither: it uses streams, and models in memory.
 import type { Source } from '../engine/types.js';
 import { TernError, toTernError } from '../errors.js';
-import { retryStalled } from '../platform.js';
+import { retryStalled, sleep } from '../platform.js';
 import { BytesSource, type LockOptions, type Storage, type StoredFile } from './storage.js';
 
 const FOLDER = 'tern';
@@ -176,9 +176,16 @@ class Opfs implements Storage {
   }
 
   async readText(name: string): Promise<string | undefined> {
-    const file = await this.#file(name);
-    const text = file && await retryStalled(() => file.text());
-    return text?.split('\n', 1)[0];
+    for (let tries = 0; ; tries++) {
+      try {
+        const file = await this.#file(name);
+        const text = file && await retryStalled(() => file.text());
+        return text?.split('\n', 1)[0];
+      } catch (error) { // replaced while it was read
+        if ((error as Error).name !== 'NotReadableError' || tries === 5) throw error;
+        await sleep(10);
+      }
+    }
   }
 
   // A stream replaces the file in one step. Without streams the new text is one line, written over the

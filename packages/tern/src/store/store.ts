@@ -1,5 +1,6 @@
 // The stored models: for each a manifest (what it consists of), and for each of its files the
-// bytes and their state. Names in the storage: KEY.model, KEY.0.data, KEY.0.state, ...
+// bytes and their state. Names in the storage: KEY.model, KEY.0.data, KEY.0.state, ... A hub's file has many names
+// ("hf:o/r", "hf:o/r/file.gguf", "…@commit"): one of them has the manifest, KEY.alias of the others names it.
 import type { Source } from '../engine/types.js';
 import type { Phase, StoredModel } from '../api.js';
 import { formatBytes } from '../bytes.js';
@@ -22,8 +23,14 @@ interface Manifest extends Plan {
   lastUsed: number; // milliseconds since 1970
 }
 
+interface Alias {
+  format: 1;
+  of: string; // the key of a manifest
+  files: string; // which files it had
+}
+
 export interface Tell {
-  (phase: Phase, loaded: number, total: number, file?: string): void;
+  (phase: Phase, loaded: number, total: number, file?: string, more?: { fraction?: number; reason?: string }): void;
 }
 
 export interface LoadRequest {
@@ -37,6 +44,7 @@ export interface LoadRequest {
 }
 
 export interface Loaded extends Plan {
+  id: string; // under which it is stored
   sources: Source[];
   release(): void; // from then on the model may be deleted
 }
@@ -49,44 +57,107 @@ export class Store {
 
   // The model's files; missing or damaged ones are downloaded.
   async load(request: LoadRequest): Promise<Loaded> {
+    const own = keyOf(request.id);
+    let key = await this.#keyFor(request.id);
+    for (;;) {
+      const loaded = await this.#loadAt(key, own, request);
+      if (typeof loaded !== 'string') return loaded;
+      key = loaded;
+    }
+  }
+
+  // The key of another manifest: the model is there.
+  async #loadAt(key: string, own: string, request: LoadRequest): Promise<Loaded | string> {
     const { storage } = this;
     const { signal } = request.wire;
-    const key = keyOf(request.id);
     const release = (await storage.lock(useLock(key), { shared: true, signal }))!;
     const sources: Source[] = [];
+    let written: (() => void) | undefined;
+    let noted: Promise<void> | undefined;
     try {
-      const written = (await storage.lock(`tern-write-${key}`, {
-        signal, onWait: () => request.tell('wait', 0, 0),
-      }))!;
-      try {
-        const plan = await this.#plan(key, request);
-        await new Fetcher(this, key, plan, request).all(sources);
-        // Records the time of use: not awaited, but the model is not deleted meanwhile.
-        const noted = Promise.race([this.#write(key, plan), sleep(2000)]).catch(() => undefined);
-        return { path: plan.path, files: plan.files, sources, release: () => void noted.then(release) };
-      } finally {
-        written();
+      written = (await storage.lock(`tern-write-${key}`, { signal, onWait: () => request.tell('wait', 0, 0) }))!;
+      const plan = await this.#plan(key, own, request);
+      if (typeof plan === 'string') {
+        release();
+        return plan;
       }
+      await new Fetcher(this, key, plan, request).all(sources);
+      // Records the time of use: not awaited, but nobody else writes it, and the model is not deleted meanwhile.
+      noted = Promise.race([this.#write(key, plan), sleep(2000)]).catch(() => undefined);
+      return { id: plan.id, path: plan.path, files: plan.files, sources, release: () => void noted!.then(release) };
     } catch (error) {
       for (const source of sources) source.close?.();
+      if (written) await this.#forgetEmpty(key).catch(() => undefined);
       release();
       throw error;
+    } finally {
+      void (noted ?? Promise.resolve()).then(() => written?.());
     }
   }
 
   // A complete model needs no network.
-  async #plan(key: string, request: LoadRequest): Promise<Manifest> {
+  async #plan(key: string, own: string, request: LoadRequest): Promise<Manifest | string> {
     const known = await this.#manifest(key);
     if (known && !request.update && await this.#complete(key, known)) return known;
     request.tell('resolve', 0, 0);
+    let plan: Plan;
     try {
-      const plan = { format: 1, id: request.id, lastUsed: Date.now(), ...await request.resolve() } as const;
-      await this.#write(key, plan);
-      return plan;
+      plan = await request.resolve();
     } catch (error) {
       if (known && toTernError(error).code === 'network') return known;
       throw error;
     }
+    return this.#place(key, own, request.id, known, plan);
+  }
+
+  // Writes the manifest, unless the same files are stored under another name.
+  async #place(key: string, own: string, id: string, known: Manifest | undefined, plan: Plan): Promise<Manifest | string> {
+    const naming = (await this.storage.lock('tern-names', {}))!;
+    try {
+      // The other name stands for other files by now.
+      if (key !== own && (!known || identity(known) !== identity(plan))) return await this.#unalias(own);
+      const same = known ? undefined : await this.#holder(plan);
+      if (same) {
+        const alias: Alias = { format: 1, of: same, files: identity(plan) };
+        await this.storage.writeText(`${own}.alias`, JSON.stringify(alias));
+        return same;
+      }
+      const manifest = { format: 1, id: known?.id ?? id, lastUsed: Date.now(), ...plan } as const;
+      await this.#write(key, manifest);
+      return manifest;
+    } finally {
+      naming();
+    }
+  }
+
+  async #unalias(own: string): Promise<string> {
+    await this.storage.remove(`${own}.alias`);
+    return own;
+  }
+
+  async #holder(plan: Plan): Promise<string | undefined> {
+    for (const key of await this.#keys()) {
+      const manifest = await this.#manifest(key);
+      if (manifest && identity(manifest) === identity(plan)) return key;
+    }
+    return undefined;
+  }
+
+  async #keyFor(id: string): Promise<string> {
+    const own = keyOf(id);
+    const alias = parse<Alias>(await this.storage.readText(`${own}.alias`));
+    const manifest = alias && await this.#manifest(alias.of);
+    return manifest && identity(manifest) === alias.files ? alias.of : own;
+  }
+
+  // A model without any of its weights is not listed.
+  async #forgetEmpty(key: string): Promise<void> {
+    const manifest = await this.#manifest(key);
+    const stored = await Promise.all((manifest?.files ?? []).map(async ({ name }, i) => {
+      const state = /\.(gguf|safetensors)$/i.test(name) && await this.state(key, i);
+      return state ? storedBytes(state) : 0;
+    }));
+    if (stored.every(bytes => bytes === 0)) await this.#removeFiles(key);
   }
 
   #write(key: string, manifest: Manifest): Promise<void> {
@@ -108,11 +179,13 @@ export class Store {
     return states.every(state => state && isComplete(state));
   }
 
+  async #keys(): Promise<string[]> {
+    return (await this.storage.names()).filter(name => name.endsWith('.model')).map(name => name.slice(0, -6));
+  }
+
   async list(): Promise<StoredModel[]> {
     const models: StoredModel[] = [];
-    for (const name of await this.storage.names()) {
-      if (!name.endsWith('.model')) continue;
-      const key = name.slice(0, -6);
+    for (const key of await this.#keys()) {
       const manifest = await this.#manifest(key);
       if (manifest) models.push(await this.#describe(key, manifest));
     }
@@ -133,13 +206,14 @@ export class Store {
   }
 
   async find(id: string): Promise<StoredModel | undefined> {
-    const manifest = await this.#manifest(keyOf(id));
-    return manifest && this.#describe(keyOf(id), manifest);
+    const key = await this.#keyFor(id);
+    const manifest = await this.#manifest(key);
+    return manifest && this.#describe(key, manifest);
   }
 
   // Returns whether there was anything. 'busy' while the model is open or being downloaded in any tab.
   async delete(id: string): Promise<boolean> {
-    return this.#deleteKey(keyOf(id), id);
+    return this.#deleteKey(await this.#keyFor(id), id);
   }
 
   // All models, including remains of partial ones.
@@ -158,16 +232,27 @@ export class Store {
     if (!release)
       throw new TernError('busy', `${what} is in use, in this page or in another tab; close it first`);
     try {
-      const names = (await this.storage.names()).filter(name => name.startsWith(`${key}.`));
-      // The manifest last: after a failure the rest is still listed.
-      for (const name of names.sort((a, b) => Number(a.endsWith('.model')) - Number(b.endsWith('.model'))))
-        await this.storage.remove(name);
-      return names.length > 0;
+      return await this.#removeFiles(key);
     } finally {
       release();
     }
   }
+
+  async #removeFiles(key: string): Promise<boolean> {
+    const all = await this.storage.names();
+    const names = all.filter(name => name.startsWith(`${key}.`));
+    // The manifest last: after a failure the rest is still listed.
+    for (const name of names.sort((a, b) => Number(a.endsWith('.model')) - Number(b.endsWith('.model'))))
+      await this.storage.remove(name);
+    for (const name of all.filter(other => other.endsWith('.alias')))
+      if (parse<Alias>(await this.storage.readText(name))?.of === key) await this.storage.remove(name);
+    return names.length > 0;
+  }
 }
+
+// Which files these are: a hub's say by their checksum what is in them, or by the commit in their address.
+const identity = ({ path, files }: Plan): string =>
+  JSON.stringify([path, ...files.map(({ name, url, sha256 }) => [name, sha256 ?? url])]);
 
 function parse<T>(text: string | undefined): T | undefined {
   try {
@@ -205,6 +290,7 @@ class Fetcher {
       ...request.wire,
       onNote: request.onNote,
       onBytes: () => this.#tell(download, remote),
+      onRetry: reason => request.tell('retry', this.#done + download.loaded, this.#totalWith(download), remote.name, { reason }),
       onSize: missing => this.#checkRoom(missing, remote),
       save: state => storage.writeText(`${this.key}.${i}.state`, JSON.stringify(state)),
     };
@@ -267,11 +353,13 @@ class Fetcher {
 
   #tell(download: Download, remote: Remote): void {
     const now = Date.now();
-    const total = download.total;
-    if (now - this.#lastTold < 50 && download.loaded < total) return;
+    if (now - this.#lastTold < 50 && download.loaded < download.total) return;
     this.#lastTold = now;
-    this.request.tell('download', this.#done + download.loaded,
-      total < 0 ? 0 : this.#done + total + this.#others, remote.name);
+    this.request.tell('download', this.#done + download.loaded, this.#totalWith(download), remote.name);
+  }
+
+  #totalWith({ total }: Download): number { // 0: unknown
+    return total < 0 ? 0 : this.#done + total + this.#others;
   }
 
   async #checkRoom(missing: number, remote: Remote): Promise<void> {
