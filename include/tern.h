@@ -844,9 +844,9 @@ typedef struct tern_group_info {
 TERN_API void tern_group_get_info(const tern_group *group, tern_group_info *info);
 
 // A new session, with the same desc, whose timeline is the first n_tokens of another session's.
-// Their common prefix (a system prompt, say) is computed and stored once. Models with fixed-size
-// states (convolutions, delta nets) share it best at the end of the timeline; elsewhere some of it
-// is computed again.
+// Their common prefix (a system prompt, say) is computed and stored once. Fixed-size states
+// (convolutions, delta nets) exist only at the timeline's end and at its last snapshots: elsewhere
+// the fork computes the tokens since then, possibly all of them, again.
 TERN_API tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_tokens,
                                        tern_error *err);
 // Whether any prefix of its timeline can be forked without computing some of it again: false for

@@ -231,15 +231,32 @@ static void run_in_processes(run_state *c, int n_jobs, bool verbose, char **part
     }
 }
 
-// usage: tern_tests [-v] [-j PROCESSES] [PART_OF_A_NAME ...] [!PART_OF_ANOTHER ...]
+static const char usage[] =
+    "usage: tern_tests [-v] [-l] [-j PROCESSES] [PART_OF_A_NAME ...] [!PART_OF_ANOTHER ...]\n"
+    "Runs the tests whose names contain a part, or all. -v tells of each test, not only of slow "
+    "and\n"
+    "failed ones; -l lists them instead. A test that crashes ends its process: with -j 2 or more\n"
+    "the others go on.\n";
+
+static int list_tests(char **parts, int n_parts) {
+    for (const test_case *t = first_test; t; t = t->next)
+        if (is_wanted(t, parts, n_parts)) puts(t->name);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     int n_jobs = 1;
-    bool verbose = false;
-    for (int o; (o = getopt(argc, argv, "vj:")) != -1;) {
+    bool verbose = false, lists = false;
+    for (int o; (o = getopt(argc, argv, "vlj:")) != -1;) {
         if (o == 'v') verbose = true;
+        if (o == 'l') lists = true;
         if (o == 'j') n_jobs = atoi(optarg);
-        if (o == '?' || n_jobs < 1) return 2;
+        if (o == '?' || n_jobs < 1) {
+            fputs(usage, stderr);
+            return 2;
+        }
     }
+    if (lists) return list_tests(argv + optind, argc - optind);
     if (n_jobs > JOBS_MAX) n_jobs = JOBS_MAX;
     run_state *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (c == MAP_FAILED) {

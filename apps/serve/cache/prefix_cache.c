@@ -231,24 +231,24 @@ static cached_prefix *any_below(const token_node *top, bool in_memory) {
     return at ? at->value : NULL;
 }
 
-static bool ends_in(const token_node *at, size_t most, bool in_memory) {
+static bool has_prefix(const token_node *at, bool in_memory) {
     const cached_prefix *has = at->value;
-    return has && at->depth <= most && (has->session || !in_memory);
+    return has && (has->session || !in_memory);
 }
 
 cached_prefix *prefix_cache_find(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n,
                                  bool in_memory, size_t *n_common) {
     // The prompt's last token is always computed, for its logits.
     const token_node *at = token_tree_match(&f->trees[owner], ids, n ? n - 1 : 0, n_common);
-    size_t most = *n_common;
+    size_t n_same = *n_common; // the first node may be deeper: the prompt parts on the way to it
     for (; at->parent; at = at->parent) {
         cached_prefix *found = NULL;
-        *n_common = most < at->depth ? most : at->depth;
+        *n_common = n_same < at->depth ? n_same : at->depth;
         if (*n_common < PREFIX_LEAST) break;
         if (f->cuts_freely)
-            found = any_below(at, in_memory);
-        else if (ends_in(at, most, in_memory))
-            found = at->value;
+            found = any_below(at, in_memory); // it is cut where the prompt parts
+        else if (at->depth <= n_same && has_prefix(at, in_memory))
+            found = at->value; // there are states only at its end
         if (found) return found;
     }
     *n_common = 0;
@@ -344,21 +344,21 @@ static cached_prefix *keep(prefix_cache *f, size_t owner, tern_session *session,
 }
 
 // The first n tokens of a session that can be forked there.
-static void keep_part(prefix_cache *f, size_t owner, tern_session *session, size_t n) {
-    tern_session *part;
+static void keep_first(prefix_cache *f, size_t owner, tern_session *session, size_t n) {
+    tern_session *first;
     if (n >= PREFIX_LEAST && n <= tern_session_n_tokens(session) &&
-        tern_session_fork(&part, session, n, NULL) == TERN_OK)
-        keep(f, owner, part, n);
+        tern_session_fork(&first, session, n, NULL) == TERN_OK)
+        keep(f, owner, first, n);
 }
 
 cached_prefix *prefix_cache_keep(prefix_cache *f, size_t owner, tern_session *session,
-                                 size_t n_prompt, size_t n_part) {
+                                 size_t n_prompt, size_t n_shared) {
     tern_session *alone;
     size_t n = tern_session_n_tokens(session);
     if (!f->cuts_freely) {
-        keep_part(f, owner, session, n_part);
+        keep_first(f, owner, session, n_shared);
         // For another answer to this prompt, which computes the last token again.
-        if (n >= n_prompt && n_prompt) keep_part(f, owner, session, n_prompt - 1);
+        if (n >= n_prompt && n_prompt) keep_first(f, owner, session, n_prompt - 1);
         // A fork without the snapshots that the session could go back to.
         if (tern_session_fork(&alone, session, n, NULL) == TERN_OK) {
             tern_session_close(session);

@@ -86,24 +86,27 @@ typedef struct prefix_cache {
 tern_status prefix_cache_open(prefix_cache *f, const prefix_cache_desc *desc, tern_error *err);
 // Writes prefixes that are not on disk yet, as far as they fit there.
 void prefix_cache_close(prefix_cache *f);
-// The prefix that shares most tokens with the beginning of a prompt; in_memory: not of those on
-// disk. *n_common: how many of them can be reused, which leaves at least one token to compute.
-// NULL: none shares PREFIX_LEAST tokens.
+// The prefix from which most of a prompt's first tokens can be reused; in_memory: not of those on
+// disk. *n_common: how many, which leaves at least one token to compute. With cuts_freely the
+// prompt may part from the prefix anywhere; otherwise the prompt contains the whole prefix, and
+// *n_common is its length. NULL: none shares PREFIX_LEAST tokens.
 cached_prefix *prefix_cache_find(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n,
                                  bool in_memory, size_t *n_common);
 // Begins to load a prefix from disk. False: impossible.
 bool prefix_cache_fetch(prefix_cache *f, cached_prefix *from);
-// A session that begins with n tokens of a prefix in memory, which counts as used.
+// A session that begins with n tokens of a prefix in memory, which counts as used. n is as
+// prefix_cache_find says: where there are no states, the answer is right too, but all of the n
+// tokens are computed again.
 tern_status prefix_cache_fork(prefix_cache *f, cached_prefix *from, size_t n, tern_session **out,
                               tern_error *err);
 // How many of a prompt's first tokens another text shares, even if no kept prefix ends there: the
 // next prompt that shares them could use one.
 size_t prefix_cache_common(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n);
-// Keeps a session. Its first n_prompt tokens are a prompt; the first n_part are shared with another
-// one (0: none). Closes it if it is useless or memory is out. Returns the prefix that has all of
-// its tokens; NULL: none.
+// Keeps a session. Its first n_prompt tokens are a prompt; the first n_shared are those of another
+// one, too (0: none). Closes it if it is useless or memory is out. Returns the prefix that has all
+// of its tokens; NULL: none.
 cached_prefix *prefix_cache_keep(prefix_cache *f, size_t owner, tern_session *session,
-                                 size_t n_prompt, size_t n_part);
+                                 size_t n_prompt, size_t n_shared);
 void prefix_cache_forget(prefix_cache *f, cached_prefix *prefix); // and its file
 // Moves or forgets prefixes that exceed the limits. other_bytes: bytes that others hold on the
 // device.

@@ -34,7 +34,8 @@ void token_tree_unmark(token_node *at); // if it is marked
 // it.
 void token_tree_prune(token_tree *t, token_node *at);
 // *n_common: how many of the first ids a text in the tree shares. The texts that share them are
-// those of the returned node's subtree; the nodes above it are prefixes of ids.
+// those of the returned node's subtree. The nodes above it are prefixes of ids; the node itself is
+// one only if its depth is *n_common, and otherwise deeper: ids part from it on the way there.
 token_node *token_tree_match(const token_tree *t, const int32_t *ids, size_t n, size_t *n_common);
 // The node after `at` in a pre-order walk of the subtree of top. NULL: `at` was the last.
 token_node *token_tree_next(const token_node *at, const token_node *top);

@@ -16,10 +16,10 @@ static size_t common_prefix(const job *a, const job *b) {
 // How much of a job's prompt can be forked from another slot's session once that has computed it.
 // At least one token is left to compute.
 static size_t shareable(const slot *from, const job *j) {
-    size_t n = common_prefix(from->job, j), end = from->job->n_ids - 1;
+    size_t n = common_prefix(from->job, j), before_last = from->job->n_ids - 1;
     if (n == j->n_ids) n--;
     if (tern_session_cuts_freely(from->session)) return n;
-    return n >= end ? end : 0; // the session can go back to the prompt's end
+    return n >= before_last ? before_last : 0; // the session can go back there
 }
 
 static bool has_computed(const slot *from, size_t n) {
@@ -96,7 +96,7 @@ static tern_status open_session(slots *s, const job *j, tern_session **out, tern
 
 // Where the job's prompt diverges from others', beyond the prefix that it continues from, so that a
 // snapshot is kept there for the next prompt. 0: nowhere, or no snapshot is needed.
-static int32_t where_it_parts(const slots *s, const job *j, size_t n_found) {
+static int32_t where_it_diverges(const slots *s, const job *j, size_t n_found) {
     size_t most = prefix_cache_common(&s->prefixes, j->owner, j->ids, j->n_ids);
     if (s->prefixes.cuts_freely) return 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -114,7 +114,7 @@ tern_status slots_take(slots *s, job *j, slot **out, tern_error *err) {
     while (status == TERN_ERR_MEMORY && slots_give_back(s))
         status = open_session(s, j, &at->session, err);
     TERN_TRY(status);
-    j->params.fork_at = where_it_parts(s, j, tern_session_n_tokens(at->session));
+    j->params.fork_at = where_it_diverges(s, j, tern_session_n_tokens(at->session));
     at->job = j;
     at->last = NULL;
     j->slot = at;
@@ -139,11 +139,11 @@ void slots_tick(slots *s) {
 void slots_release(slots *s, slot *at, bool keeps) {
     tern_session *session = at->session;
     size_t owner = at->job->owner, n_prompt = at->job->n_ids,
-           n_part = (size_t)at->job->params.fork_at;
+           n_shared = (size_t)at->job->params.fork_at;
     *at = (slot){0};
     s->n_busy--;
     if (keeps)
-        at->last = prefix_cache_keep(&s->prefixes, owner, session, n_prompt, n_part);
+        at->last = prefix_cache_keep(&s->prefixes, owner, session, n_prompt, n_shared);
     else
         tern_session_close(session);
     trim(s);
