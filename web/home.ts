@@ -4,6 +4,7 @@ import { CARRIED } from './chat/models.ts';
 import { write } from './chat/answer.ts';
 import { statsText } from './chat/thread.ts';
 import { byId } from './shared/dom.ts';
+import { deviceWords } from './shared/format.ts';
 import { progressText } from './shared/progress.ts';
 import { startServiceWorker } from './shared/pwa.ts';
 
@@ -34,7 +35,7 @@ async function tell(): Promise<void> {
     state.textContent = 'Writing';
     story.textContent = beginning;
     const outcome = await write(
-      { name: CARRIED.name, device: tern.info.device },
+      { name: CARRIED.name, device: deviceWords(tern.info.device) },
       (options) => tern.generate(beginning, { maxTokens: 120, temperature: 0.7, ...options }),
       new AbortController().signal,
       (piece) => story.append(piece),

@@ -22,7 +22,8 @@ const programs = {
 };
 
 // Options: profile (a folder that is removed by the caller), pages (an array to which every page is
-// added), webgpu (Chromium: with SwiftShader's adapter; without it no WebGPU), flags, prefs.
+// added), webgpu (Chromium: with SwiftShader's adapter; without it no WebGPU), flags, prefs, extensions (Chromium:
+// their folders).
 // { missing: why } where the browser is not installed.
 export async function openBrowser(which, options) {
   const program = programs[which].find((file) => file && existsSync(file));
@@ -47,7 +48,7 @@ async function loadPuppeteer() {
   return (await import(pathToFileURL(require.resolve('puppeteer-core')))).default;
 }
 
-function chromiumOptions({ webgpu = false, flags = [] }) {
+function chromiumOptions({ webgpu = false, flags = [], extensions }) {
   // Root may not use the sandbox. SwiftShader compiles pipelines for longer than the GPU process's
   // watchdog waits. Throttled timers of pages that nobody sees would slow the tests of two tabs.
   const args = [
@@ -58,7 +59,7 @@ function chromiumOptions({ webgpu = false, flags = [] }) {
     ...(webgpu ? ['--enable-unsafe-webgpu'] : ['--disable-features=WebGPU']),
     ...flags,
   ];
-  return { browser: 'chrome', args };
+  return { browser: 'chrome', args, ...(extensions && { enableExtensions: extensions, pipe: true }) };
 }
 
 function firefoxOptions({ prefs = {}, flags = [] }) {

@@ -113,6 +113,110 @@ for (const which of ['chromium', 'firefox'])
     checkClean(t, opened);
   });
 
+// Another tab of the same browser and site.
+async function openTab(browser, server, where) {
+  const page = await browser.page();
+  await page.raw.setViewport({ width: 1200, height: 800 });
+  await page.goto(server.url + where);
+  return { page, server, person: new Person(page.raw) };
+}
+const storedTalks = () =>
+  new Promise((done, fail) => {
+    const request = indexedDB.open('tern-chat', 1);
+    request.onerror = fail;
+    request.onsuccess = () => {
+      const all = request.result.transaction('conversations').objectStore('conversations').getAll();
+      all.onsuccess = () => done(all.result);
+    };
+  });
+// As another page, or an older version of this one, would have left it.
+const storeTalk = (talk) =>
+  new Promise((done, fail) => {
+    const request = indexedDB.open('tern-chat', 1);
+    request.onupgradeneeded = () => request.result.createObjectStore('conversations', { keyPath: 'id' });
+    request.onerror = fail;
+    request.onsuccess = () => {
+      const transaction = request.result.transaction('conversations', 'readwrite');
+      transaction.objectStore('conversations').put(talk);
+      transaction.oncomplete = () => done(request.result.close());
+    };
+  });
+const talkOf = (id, messages, more) => ({
+  id, kind: 'chat', title: '', named: false, created: 1, updated: Date.now(), model: '', messages, text: '', pieces: [], ...more,
+});
+const said = (page) => page.raw.$$eval('.message .said', (all) => all.map((one) => one.textContent));
+
+// Nothing here asks a model: the pages open none (data is to be saved), and the turns are stored ones. Seen to fail: the
+// first tab, closed, put its old copy over the second tab's; a reload lost what was typed; back and forward left the page;
+// all turns were drawn; an answer that a reload had cut looked whole.
+for (const which of ['chromium', 'firefox'])
+  test(`pages: conversations in two tabs, drafts, back and forward, 1,000 messages, in ${which}`, { seconds: 90 }, async (t) => {
+    const server = await t.serve({ roots: webRoots, csp: cspHeader });
+    const browser = await t.browser(which);
+    const blank = await browser.page();
+    await blank.goto(`${server.url}/tests/blank.html`);
+    const turns = (n) => Array.from({ length: n }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user', content: `turn ${i} **bold**` }));
+    await blank.run(storeTalk, talkOf('one', turns(2)));
+    await blank.run(storeTalk, talkOf('long', turns(1000)));
+    const broken = [...turns(2), { role: 'robot', content: 'x' }, { role: 'user', content: 7 }, null];
+    await blank.run(storeTalk, talkOf('cut', [...broken, { role: 'assistant', content: 'half an ans' }], { writing: true, updated: 'soon' }));
+    await blank.run(() => (localStorage['tern-chat-settings'] = JSON.stringify({ lastModel: '/models/none.gguf', topK: 2.5 })));
+    const one = await openTab(browser, server, '/chat/#talk=one');
+    const two = await openTab(browser, server, '/chat/#talk=one');
+    await one.person.waits(() => document.querySelectorAll('.message').length === 2);
+    await two.person.waits(() => document.querySelectorAll('.message').length === 2);
+
+    // Renamed in one, shown in the other; and what the second one wrote survives the first.
+    await blank.run(storeTalk, talkOf('one', turns(4), { revision: 7 }));
+    await blank.run(() => new BroadcastChannel('tern-chat').postMessage({ id: 'one', gone: false }));
+    for (const { person } of [one, two]) await person.waits(() => document.querySelectorAll('.message').length === 4);
+    await one.page.close();
+    const kept = (await blank.run(storedTalks)).find(({ id }) => id === 'one');
+    t.equal([kept.messages.length, kept.revision], [4, 7], 'after the first tab is closed');
+
+    // A tab that did not hear of the change does not replace it: what it says is kept beside.
+    const { page, person } = two;
+    await blank.run(storeTalk, talkOf('one', [...turns(4), { role: 'user', content: 'from elsewhere' }], { revision: 8 }));
+    await page.raw.$eval('#talks .open[data-talk=one]', (row) => row.nextElementSibling.click());
+    await page.raw.$$eval('.menu button', (all) => all.find((one) => one.textContent.includes('Rename')).click());
+    await page.raw.type('#talks input', 'Renamed');
+    await page.raw.keyboard.press('Enter');
+    await person.waits(() => document.querySelectorAll('.message').length === 5);
+    const after = await blank.run(storedTalks);
+    t.check(after.find(({ id }) => id === 'one').messages.some(({ content }) => content === 'from elsewhere'), 'the other tab’s turn is there');
+
+    // Drafts belong to conversations; back and forward go through these.
+    await page.raw.type('#input', 'half a thought');
+    await page.raw.click('#talks .open[data-talk=long]');
+    await person.waits(() => document.querySelector('.message.user:last-of-type, .message:last-child')?.textContent.includes('turn 999'));
+    t.equal(await page.raw.$eval('#input', (field) => field.value), '', 'another conversation has no draft');
+    await page.raw.goBack();
+    await person.waits(() => document.querySelector('#input').value === 'half a thought');
+    t.check((await said(page)).includes('from elsewhere'), 'back at the first one');
+    await page.raw.goForward();
+    await person.waits(() => document.querySelectorAll('.message').length > 10);
+    // Only what is seen is drawn, and the rest when it is looked for.
+    const drawn = () => document.querySelectorAll('.message').length;
+    t.check((await page.run(drawn)) <= 90, `${await page.run(drawn)} of 1,000 messages are drawn`);
+    await page.raw.$eval('.earlier', (button) => button.click());
+    await person.waits(() => document.querySelectorAll('.message').length >= 60);
+    t.equal(await page.raw.$eval('.message:last-child .answer', (one) => one.textContent), 'turn 999 bold', 'the end is still there');
+    await page.raw.type('#input', 'typed');
+    await page.reload();
+    await person.waits(() => document.querySelector('#input')?.value === 'typed');
+
+    // An answer that no page writes any more was cut; what is no turn is left out.
+    await page.raw.click('#talks .open[data-talk=cut]');
+    await person.waits(() => document.querySelector('.message:last-child .stats')?.textContent.includes('the page was closed'));
+    t.equal(await page.raw.$$eval('.message', (all) => all.length), 3, 'turns');
+    t.equal(await page.raw.$$eval('h1', (all) => all.filter((one) => one.checkVisibility()).length), 1, 'one heading');
+    t.equal(await page.raw.$$eval('button', (all) => all.filter((one) => /^New conv/.test(one.getAttribute('aria-label'))).length), 1, 'one "+"');
+    // Deleted elsewhere.
+    await blank.run(() => new BroadcastChannel('tern-chat').postMessage({ id: 'cut', gone: true }));
+    await person.waits(() => !location.hash && !document.querySelector('.message'));
+    t.equal(server.violations.map((v) => v['violated-directive']), [], 'policy');
+  });
+
 test('pages: an answer is stopped, and a new conversation begun', { seconds: 60 }, async (t) => {
   const opened = await open(t, '/chat/', { settings: { maxTokens: 1000, repeatPenalty: 1 } });
   const { person, page } = opened;
@@ -197,8 +301,18 @@ test(
     server.fault('/models/stories.gguf');
     await page.raw.click('#loading .primary');
     await person.waitsForModel();
+    // Another one that is none. Seen to fail: the page was stored, and no model was left.
+    await page.raw.click('#model-button');
+    await page.raw.type('#address', `${server.url}/chat/index.html`);
+    await page.raw.keyboard.press('Enter');
+    await page.raw.waitForSelector('#loading [role=alert]', { timeout: 30_000 });
+    const refused = await page.raw.$eval('#loading', (one) => one.textContent);
+    t.check(/answers with a web page.*Stories is still there/.test(refused), `"${refused}"`);
+    t.equal(await page.raw.$eval('#model-name', (one) => one.textContent), 'Stories', 'model');
     await person.asks(question);
     t.equal((await person.answer()).text, await nativeAnswer(), 'answer');
+    const stored = await page.run(async () => (await (await import('/tern/index.js')).Tern.models.list()).map(({ id }) => id));
+    t.equal(stored, [`${server.url}/models/stories.gguf`], 'stored models');
   },
 );
 

@@ -17,12 +17,14 @@ export interface AttachedFile {
   text: string;
   image?: string; // its file as a data: URL
 }
+/** 'cut': the page was closed. */
+export type End = 'length' | 'stopped' | 'failed' | 'cut';
 export interface ChatMessage {
   role: 'user' | 'assistant';
   content: string;
   files?: AttachedFile[];
   stats?: AnswerStats;
-  end?: 'length' | 'stopped' | 'failed'; // left out: the model ended by itself
+  end?: End; // left out: the model ended by itself
   error?: string;
 }
 
@@ -38,11 +40,31 @@ export interface Conversation {
   messages: ChatMessage[]; // chat
   text: string; // text
   pieces: number[]; // text: its length before each continuation
+  revision: number; // how often it was stored
+  writing: boolean; // when it was stored, an answer was being written
+}
+
+/** What the list shows of a conversation. */
+export interface Summary {
+  id: string;
+  title: string;
+  updated: number;
+}
+export const summaryOf = (talk: Conversation): Summary => ({
+  id: talk.id,
+  title: titleOf(talk),
+  updated: talk.updated,
+});
+
+/** crypto.randomUUID is for secure contexts only, and a server in the house is none. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 export function newConversation(kind: Conversation['kind'], now = Date.now()): Conversation {
   return {
-    id: crypto.randomUUID(),
+    id: newId(),
     kind,
     title: '',
     named: false,
@@ -52,10 +74,23 @@ export function newConversation(kind: Conversation['kind'], now = Date.now()): C
     messages: [],
     text: '',
     pieces: [],
+    revision: 0,
+    writing: false,
   };
 }
 
 export const isEmpty = (talk: Conversation) => talk.messages.length === 0 && talk.text.trim() === '';
+
+/** Whether `one` says all that `other` says, and perhaps goes on: its last answer may be longer, or followed by more. */
+export function holds(one: Conversation, other: Conversation): boolean {
+  if (one.kind !== other.kind || !one.text.startsWith(other.text)) return false;
+  return other.messages.every((message, i) => {
+    const own = one.messages[i];
+    if (own?.role !== message.role || JSON.stringify(own.files) !== JSON.stringify(message.files)) return false;
+    const mayGrow = message.role === 'assistant' && i === other.messages.length - 1;
+    return mayGrow ? own.content.startsWith(message.content) : own.content === message.content;
+  });
+}
 
 /** The first words of the text, or the name that the user gave. */
 export function titleOf(talk: Conversation): string {
@@ -181,7 +216,8 @@ export function exportMarkdown(talk: Conversation, system: string): string {
 
 /** For this page: importJson reads it again. */
 export function exportJson(talks: readonly Conversation[]): string {
-  return JSON.stringify({ format: 'tern-chat', version: 1, conversations: talks }, null, 2) + '\n';
+  const conversations = talks.map(({ revision: _, writing: __, ...talk }) => talk);
+  return JSON.stringify({ format: 'tern-chat', version: 1, conversations }, null, 2) + '\n';
 }
 
 /**
@@ -210,6 +246,19 @@ function readFiles(value: unknown): AttachedFile[] {
     const isImage = typeof image === 'string' && /^data:image\/(png|jpeg|webp|gif);base64,/.test(image);
     return isImage ? [{ name, text, image }] : [];
   });
+}
+
+/** One of the database, perhaps stored by an older page. */
+export function readStored(value: unknown): Conversation {
+  const from = value as Partial<Conversation> & { id: string };
+  const read = { ...newConversation(from.kind === 'text' ? 'text' : 'chat'), ...from };
+  const isMessage = ({ role, content }: ChatMessage) =>
+    (role === 'user' || role === 'assistant') && typeof content === 'string';
+  if (!Array.isArray(read.messages) || !read.messages.every(isMessage))
+    read.messages = (Array.isArray(read.messages) ? read.messages : []).filter((message) => message && isMessage(message));
+  if (!Number.isFinite(read.updated)) read.updated = 0;
+  if (!Number.isInteger(read.revision)) read.revision = 0;
+  return read;
 }
 
 function readConversation(value: unknown): Conversation {

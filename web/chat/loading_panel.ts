@@ -1,7 +1,7 @@
 // The strip under the top line while a model is loaded, and when that failed: why, and what can be done.
 import { h } from '../shared/dom.ts';
 import { ProgressBar, progressText } from '../shared/progress.ts';
-import type { Choice, LoaderState } from './loader.ts';
+import type { Choice, LoaderState, Problem } from './loader.ts';
 
 export interface LoadingActions {
   cancel(): void;
@@ -25,9 +25,10 @@ export class LoadingPanel {
 
   /** `other`: whether the processor would be another device than the one that was tried. */
   show(state: LoaderState, other: boolean): void {
-    this.element.hidden = state.kind === 'none' || state.kind === 'ready';
-    this.element.className = state.kind === 'failed' ? 'card failed' : 'card';
-    if (state.kind === 'failed') this.failed(state, other);
+    const problem = state.kind === 'failed' ? state : state.kind === 'ready' ? state.problem : undefined;
+    this.element.hidden = state.kind === 'none' || (state.kind === 'ready' && !problem);
+    this.element.className = problem ? 'card failed' : 'card';
+    if (problem) this.failed(problem, other, state.kind === 'ready' ? state.name : '');
     else if (state.kind !== 'loading') this.element.replaceChildren();
     else {
       const cancel = () => button('Cancel', () => this.actions.cancel());
@@ -39,12 +40,11 @@ export class LoadingPanel {
     }
   }
 
-  private failed(state: Extract<LoaderState, { kind: 'failed' }>, other: boolean): void {
+  private failed({ choice, code, name, message }: Problem, other: boolean, still: string): void {
     const { actions } = this;
-    const { choice, code, name, message } = state;
     const processor = other && (code === 'device' || code === 'memory');
     this.element.replaceChildren(
-      h('p', { role: 'alert' }, h('strong', null, `${name} could not be loaded. `), message),
+      h('p', { role: 'alert' }, h('strong', null, `${name} could not be loaded. `), message, still && ` ${still} is still there.`),
       h(
         'div',
         { class: 'row' },

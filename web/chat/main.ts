@@ -1,5 +1,6 @@
 // The chat page of a model that computes in the browser: what loads, shows and changes that model.
 import { byId, toast } from '../shared/dom.ts';
+import { deviceWords } from '../shared/format.ts';
 import { startServiceWorker } from '../shared/pwa.ts';
 import { listenForDrops } from './drops.ts';
 import { LoadingPanel } from './loading_panel.ts';
@@ -21,14 +22,14 @@ class LocalPage extends ChatPage {
       this.load(choice);
     },
     models: () => this.openModels(),
-    close: () => void this.loader.unload(),
+    close: () => this.loader.dismiss(),
   });
   private lastChoice: Choice | null = null;
 
   protected get engine(): Engine | null {
     const { state } = this.loader;
     return state.kind === 'ready'
-      ? { writes: state.tern, name: state.name, device: state.tern.info.device }
+      ? { writes: state.tern, name: state.name, device: deviceWords(state.tern.info.device) }
       : null;
   }
 
@@ -86,8 +87,12 @@ class LocalPage extends ChatPage {
     const { state } = this.loader;
     this.files.sees = state.kind === 'ready' && state.tern.media.hasVision;
     if (state.kind === 'ready') {
-      this.announce(`${state.name} is ready.`);
-      if (this.lastChoice && 'source' in this.lastChoice) this.change({ lastModel: this.lastChoice.source });
+      const { choice } = this.loader;
+      this.lastChoice = choice;
+      this.announce(
+        state.problem ? `${state.problem.name} could not be loaded. ${state.problem.message}` : `${state.name} is ready.`,
+      );
+      if (choice && 'source' in choice) this.change({ lastModel: choice.source });
       for (const note of state.tern.info.storage === 'memory' ? state.tern.info.notes.slice(0, 1) : [])
         toast(note);
     } else if (state.kind === 'none') this.pending = null;

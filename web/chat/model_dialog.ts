@@ -1,7 +1,7 @@
 // The picker of models: what is loaded, what is on this device, what could be downloaded, files.
 import { Tern, type StorageEstimate, type StoredModel } from 'tern-engine';
 import { h, iconButton, toast } from '../shared/dom.ts';
-import { formatBytes } from '../shared/format.ts';
+import { deviceWords, formatBytes } from '../shared/format.ts';
 import { confirmDialog, openDialog } from './dialogs.ts';
 import { type Choice, type Loader } from './loader.ts';
 import { PRESETS, nameOfSource, sourceFromText } from './models.ts';
@@ -35,7 +35,7 @@ function loadedGroup(loader: Loader, close: () => void): HTMLElement | null {
   if (loader.state.kind !== 'ready') return null;
   const { info } = loader.state.tern;
   const rows: [string, string][] = [
-    ['Runs on', info.device],
+    ['Runs on', deviceWords(info.device)],
     [
       'Size',
       `${formatBytes(info.fileBytes)}, ${(info.nParams / 1e6).toFixed(info.nParams < 1e9 ? 1 : 0)} million weights, ${info.architecture}`,
@@ -53,6 +53,7 @@ function loadedGroup(loader: Loader, close: () => void): HTMLElement | null {
     ],
   ];
   if (info.deviceReason) rows.push(['No WebGPU', info.deviceReason]);
+  rows.push(['Engine', info.device]);
   for (const note of info.notes) rows.push(['Note', note]);
   return h(
     'section',
@@ -150,10 +151,10 @@ class StoredGroup {
           {
             type: 'button',
             class: 'button small',
-            'aria-label': `${model.complete ? 'Load' : 'Resume'} ${name}`,
+            'aria-label': `${model.complete ? 'Open' : 'Resume'} ${name}`,
             onclick: () => this.load({ source: model.id, name }),
           },
-          model.complete ? 'Load' : 'Resume',
+          model.complete ? 'Open' : 'Resume',
         ),
       iconButton(
         'trash',
@@ -205,10 +206,10 @@ function presetGroup(load: Load): HTMLElement {
             {
               type: 'button',
               class: 'button small',
-              'aria-label': `Load ${preset.name}`,
+              'aria-label': `Download ${preset.name}`,
               onclick: () => load({ source: preset.source, name: preset.name }),
             },
-            'Load',
+            'Download',
           ),
         ),
       ),
@@ -244,7 +245,7 @@ function otherGroup(load: Load): HTMLElement {
       },
     },
     input,
-    h('button', { type: 'submit', class: 'button' }, 'Load'),
+    h('button', { type: 'submit', class: 'button' }, 'Download'),
   );
   const file = async (folder: boolean) => {
     const files = await pickFiles(folder);

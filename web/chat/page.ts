@@ -5,6 +5,7 @@ import { byId, h, icon, iconButton, saveFile, toast } from '../shared/dom.ts';
 import { Attachments } from './attachments.ts';
 import { type Ask, type Outcome, write, type Writes } from './answer.ts';
 import { confirmDialog } from './dialogs.ts';
+import { readDraft, writeDraft } from './drafts.ts';
 import {
   type ChatMessage,
   type Conversation,
@@ -17,8 +18,10 @@ import {
   messagesForModel,
   newConversation,
   splitThought,
+  type Summary,
   titleOf,
 } from './history.ts';
+import { Keeper } from './keeper.ts';
 import { loadSettings, samplingOptions, saveSettings, type Settings } from './settings.ts';
 import { Sidebar } from './sidebar.ts';
 import { openStore, type Store } from './store.ts';
@@ -39,30 +42,30 @@ export abstract class ChatPage {
   private readonly input = byId<HTMLTextAreaElement>('input');
   private readonly sendButton = byId<HTMLButtonElement>('send');
   private readonly latest = byId('latest');
-  private readonly thread = new Thread(byId('thread'), {
+  private readonly thread = new Thread(byId('thread'), this.scroller, {
     regenerate: () => this.regenerate(),
     edit: (content) => this.editAndSend(content),
   });
   private readonly text = new TextView(byId('page-text'), byId('text-actions'), this.scroller, {
     go: () => void this.continueText(),
     stop: () => this.stop(),
-    changed: () => this.keepSoon(),
+    changed: () => this.keeper.keepSoon(this.talk),
   });
   private readonly sidebar = new Sidebar({
-    open: (id) => void this.open(id),
-    create: () => this.create(),
+    open: (id) => void this.open(id, 'push'),
     rename: (id, title) => void this.rename(id, title),
     remove: (talk) => void this.remove(talk),
-    export: (talk, as) => this.export(talk, as),
+    export: (talk, as) => void this.export(talk, as),
     exportAll: () => void this.exportAll(),
     importFile: () => void this.importFile(),
   });
   private store!: Store;
+  private keeper!: Keeper;
   protected talk = newConversation('chat');
   protected running: { talk: Conversation; abort: AbortController } | null = null;
   protected pending: (() => void) | null = null; // what is done as soon as a model is there
   private followsEnd = true;
-  private keepTimer = 0;
+  private draftTimer = 0;
 
   // ---- What the page of a kind of engine adds ----------------------------------------------------------
 
@@ -96,17 +99,24 @@ export abstract class ChatPage {
     this.listen();
     this.listenForFiles();
     this.store = await openStore();
-    this.store.onChange(() => void this.list());
+    this.keeper = new Keeper(this.store, {
+      listed: () => this.list(),
+      changed: (talk) => this.otherContent(talk),
+      gone: (id) => this.goneElsewhere(id),
+      tell: toast,
+      isBusy: (talk) => this.running?.talk === talk || (this.talk === talk && this.thread.isEditing),
+    });
     if (!this.store.lasting)
       byId('kept').textContent = 'This window keeps nothing: conversations end with it.';
-    const wanted = new URLSearchParams(location.hash.slice(1));
-    await this.list();
-    if (wanted.get('talk')) await this.open(wanted.get('talk')!);
+    await this.keeper.read();
+    this.takeDraft();
+    await this.openAddressed();
     this.draw();
     this.begin();
     const prompt = new URLSearchParams(location.search).get('prompt');
     if (prompt && isEmpty(this.talk)) this.input.value = prompt.slice(0, 4000);
     this.fitInput();
+    this.drawSend();
     if (!matchMedia('(pointer: coarse)').matches) this.focusField();
   }
 
@@ -116,7 +126,10 @@ export abstract class ChatPage {
     byId('top-left').append(iconButton('menu', 'Conversations', () => this.sidebar.open()));
     byId('top-right').append(
       iconButton('settings', 'Settings', () => this.openSettings()),
-      iconButton('plus', 'New conversation', () => this.create()),
+      iconButton('plus', 'New conversation (Ctrl+Shift+O)', () => {
+        this.sidebar.close();
+        this.create();
+      }),
     );
     byId('model-button').append(h('span', { class: 'chip', id: 'device', hidden: true }), icon('chevron'));
     this.latest.append(icon('down'));
@@ -131,6 +144,7 @@ export abstract class ChatPage {
     this.input.addEventListener('input', () => {
       this.fitInput();
       this.drawSend();
+      this.draftTimer ||= window.setTimeout(() => this.keepDraft(), 300);
     });
     this.input.addEventListener('keydown', (event) => this.inputKey(event));
     this.latest.addEventListener('click', () => {
@@ -156,8 +170,12 @@ export abstract class ChatPage {
       }
     });
     addEventListener('pagehide', () => {
-      if (!isEmpty(this.talk)) void this.store.put(this.talk);
+      this.keepDraft();
+      this.keeper?.end();
     });
+    document.addEventListener('visibilitychange', () => document.hidden && this.keeper?.keepAll());
+    addEventListener('pageshow', (event) => event.persisted && void this.keeper?.lookAgain());
+    addEventListener('popstate', () => void this.openAddressed());
     // The keyboard of a phone covers the page's lower part where the browser does not make it smaller.
     const view = window.visualViewport;
     const fit = () => {
@@ -204,52 +222,88 @@ export abstract class ChatPage {
 
   // ---- Conversations ---------------------------------------------------------------------------------
 
-  private async list(): Promise<void> {
-    this.sidebar.show(await this.store.list(), this.talk.id);
-  }
-
-  private keepSoon(): void {
-    this.keepTimer ||= window.setTimeout(() => {
-      this.keepTimer = 0;
-      void this.keep(this.talk);
-    }, 800);
-  }
-
-  private async keep(talk: Conversation): Promise<void> {
-    if (isEmpty(talk)) return;
-    talk.title = titleOf(talk);
-    try {
-      await this.store.put(talk);
-      await this.list();
-    } catch (error) {
-      toast(`The conversation could not be kept: ${(error as Error).message}`);
-    }
+  private list(): void {
+    this.sidebar.show(this.keeper.list, this.talk.id);
   }
 
   private create(kind: Conversation['kind'] = this.talk.kind): void {
-    this.select(newConversation(kind));
+    this.select(newConversation(kind), 'push');
     this.focusField();
   }
 
-  private async open(id: string): Promise<void> {
+  private async open(id: string, how: 'push' | 'keep'): Promise<void> {
     // One that is being written is more than what is stored of it.
     const talk = this.running?.talk.id === id ? this.running.talk : await this.store.get(id);
-    if (talk) this.select(talk);
+    if (talk) this.select(talk, how);
+    else toast('The conversation is not there any more.');
     this.focusField();
   }
 
-  private select(talk: Conversation): void {
-    if (this.keepTimer) {
-      clearTimeout(this.keepTimer);
-      this.keepTimer = 0;
-      void this.keep(this.talk);
-    }
+  /** The conversation that the address names: at the beginning, and when somebody goes back or forward. */
+  private async openAddressed(): Promise<void> {
+    const id = new URLSearchParams(location.hash.slice(1)).get('talk');
+    if (id && id !== this.talk.id) await this.open(id, 'keep');
+    else if (!id && !isEmpty(this.talk)) this.select(newConversation(this.talk.kind), 'keep');
+  }
+
+  private address(talk: Conversation, how: 'push' | 'replace' = 'replace'): void {
+    const to = location.pathname + location.search + (isEmpty(talk) ? '' : `#talk=${talk.id}`);
+    if (to === location.pathname + location.search + location.hash) return;
+    if (how === 'push') history.pushState(null, '', to);
+    else history.replaceState(null, '', to);
+  }
+
+  /** push: going back leads to the one before; keep: the address names it already. */
+  private select(talk: Conversation, how: 'push' | 'replace' | 'keep'): void {
+    this.keeper.keepAll();
+    this.keepDraft();
     this.talk = talk;
+    this.pending = null;
+    this.hold();
+    this.takeDraft();
     this.followsEnd = true;
-    history.replaceState(null, '', location.pathname + (isEmpty(talk) ? '' : `#talk=${talk.id}`));
+    if (how !== 'keep') this.address(talk, how);
     this.draw();
     this.scrollToEnd();
-    void this.list();
+    this.list();
+    if (talk.writing) void this.keeper.lookForWriter(talk);
+  }
+
+  private hold(): void {
+    this.keeper.hold(this.talk, ...(this.running ? [this.running.talk] : []));
+  }
+
+  private keepDraft(): void {
+    clearTimeout(this.draftTimer);
+    this.draftTimer = 0;
+    if (this.talk.kind === 'chat') writeDraft(isEmpty(this.talk) ? '' : this.talk.id, this.input.value);
+  }
+
+  private takeDraft(): void {
+    this.input.value = readDraft(isEmpty(this.talk) ? '' : this.talk.id);
+    this.fitInput();
+  }
+
+  /** Another tab went on with it, or it got an id of its own. */
+  private otherContent(talk: Conversation): void {
+    if (talk !== this.talk) return;
+    this.address(talk);
+    this.draw();
+    if (this.followsEnd) this.scrollToEnd();
+    this.list();
+    if (talk.writing) void this.keeper.lookForWriter(talk);
+  }
+
+  private goneElsewhere(id: string): void {
+    if (this.running?.talk.id === id) this.stop();
+    if (this.talk.id !== id) return;
+    toast('The conversation was deleted in another tab.');
+    const typed = this.input.value;
+    this.select(newConversation(this.talk.kind), 'replace');
+    this.input.value ||= typed;
+    this.fitInput();
+    this.drawSend();
+    writeDraft(id, '');
   }
 
   private async rename(id: string, title: string): Promise<void> {
@@ -257,27 +311,26 @@ export abstract class ChatPage {
     if (!talk) return;
     talk.title = title;
     talk.named = title !== '';
-    await this.keep(talk);
+    await this.keeper.keep(talk);
   }
 
-  private async remove(talk: Conversation): Promise<void> {
-    if (
-      !(await confirmDialog(
-        'Delete the conversation?',
-        `“${titleOf(talk)}” will be gone for good.`,
-        'Delete',
-      ))
-    )
+  private async remove(talk: Summary): Promise<void> {
+    if (!(await confirmDialog('Delete the conversation?', `“${talk.title}” will be gone for good.`, 'Delete')))
       return;
     if (this.running?.talk.id === talk.id) this.stop();
-    await this.store.delete(talk.id);
-    if (this.talk.id === talk.id) this.create();
-    else await this.list();
+    await this.keeper.delete(talk.id);
+    if (this.talk.id === talk.id) {
+      this.select(newConversation(this.talk.kind), 'replace');
+      this.focusField();
+    }
+    writeDraft(talk.id, '');
   }
 
-  private export(talk: Conversation, as: 'markdown' | 'json'): void {
+  private async export({ id, title }: Summary, as: 'markdown' | 'json'): Promise<void> {
+    const talk = this.talk.id === id ? this.talk : await this.store.get(id);
+    if (!talk) return;
     const name =
-      titleOf(talk)
+      title
         .replace(/[^\p{L}\p{N} -]+/gu, '')
         .trim()
         .slice(0, 60) || 'conversation';
@@ -286,7 +339,7 @@ export abstract class ChatPage {
   }
 
   private async exportAll(): Promise<void> {
-    saveFile('tern-conversations.json', exportJson(await this.store.list()), 'application/json');
+    saveFile('tern-conversations.json', exportJson(await this.store.all()), 'application/json');
   }
 
   private importFile(): void {
@@ -296,9 +349,8 @@ export abstract class ChatPage {
       onchange: async () => {
         try {
           const talks = importJson(await input.files![0]!.text());
-          for (const talk of talks) await this.store.put(talk);
+          for (const talk of talks) await this.keeper.keep(talk);
           toast(`${talks.length} conversation${talks.length === 1 ? '' : 's'} imported.`);
-          await this.list();
         } catch (error) {
           toast((error as Error).message);
         }
@@ -321,6 +373,7 @@ export abstract class ChatPage {
       if (this.input.value.trim() === content) {
         this.input.value = '';
         this.fitInput();
+        this.keepDraft();
       }
       const files = this.files.take();
       this.talk.messages.push({ role: 'user', content, ...(files.length && { files }) });
@@ -348,13 +401,10 @@ export abstract class ChatPage {
     const messages = messagesForModel(talk, this.settings.system);
     const message: ChatMessage = { role: 'assistant', content: '' };
     talk.messages.push(message);
-    const outcome = await this.run(
-      talk,
-      engine,
-      (options) => engine.writes.chat(messages, { ...samplingOptions(this.settings), ...options }),
-      (piece) => (message.content += piece),
+    const ask: Ask = (options) => engine.writes.chat(messages, { ...samplingOptions(this.settings), ...options });
+    const outcome = await this.keeper.whileWriting(talk, async () =>
+      Object.assign(message, await this.run(talk, engine, ask, (piece) => (message.content += piece))),
     );
-    Object.assign(message, outcome);
     if (this.talk === talk)
       this.announce(outcome.error ?? `Answer: ${splitThought(message.content).answer.slice(0, 2000)}`);
     this.finish(talk);
@@ -373,11 +423,9 @@ export abstract class ChatPage {
     talk.pieces.push(prompt.length);
     this.text.show(talk, true);
     const options = { ...samplingOptions(this.settings), maxTokens: this.settings.pieceTokens };
-    const outcome = await this.run(
-      talk,
-      engine,
-      (more) => engine.writes.generate(prompt, { ...options, ...more }),
-      (piece) => (talk.text += piece),
+    const ask: Ask = (more) => engine.writes.generate(prompt, { ...options, ...more });
+    const outcome = await this.keeper.whileWriting(talk, () =>
+      this.run(talk, engine, ask, (piece) => (talk.text += piece)),
     );
     if (talk.text.length === prompt.length) talk.pieces.pop();
     if (outcome.error) toast(outcome.error);
@@ -396,29 +444,32 @@ export abstract class ChatPage {
   ): Promise<Outcome> {
     const abort = new AbortController();
     this.running = { talk, abort };
+    this.hold();
     talk.model = engine.name;
     talk.updated = Date.now();
     this.followsEnd = true;
     this.draw();
     this.scrollToEnd();
-    history.replaceState(null, '', `${location.pathname}#talk=${talk.id}`);
+    this.address(talk);
     this.announce('Writing');
-    void this.keep(talk);
+    this.keeper.keepSoon(talk);
+    this.keeper.keepAll();
     const outcome = await write(engine, ask, abort.signal, (piece) => {
       add(piece);
+      this.keeper.keepSoon(talk);
       if (this.talk !== talk) return;
       if (talk.kind === 'chat') this.thread.grow();
       else this.text.show(talk, true);
       if (this.followsEnd) this.scrollToEnd();
-      this.keepSoon();
     });
     this.running = null;
+    this.hold();
     return outcome;
   }
 
   private finish(talk: Conversation, outcome?: Outcome): void {
     talk.updated = Date.now();
-    void this.keep(talk);
+    void this.keeper.keep(talk);
     if (this.talk !== talk) return this.drawStatus();
     this.draw();
     if (outcome?.stats) byId('status').textContent = statsText(outcome.stats);
@@ -435,10 +486,13 @@ export abstract class ChatPage {
     const { talk, writing } = this;
     const isText = talk.kind === 'text';
     document.title = isEmpty(talk) ? 'tern chat' : `${titleOf(talk)} · tern`;
+    byId('heading').textContent = isEmpty(talk) ? '' : titleOf(talk);
+    byId('heading').hidden = isEmpty(talk);
     byId('composer').hidden = isText;
     byId('thread').hidden = isText;
-    this.thread.show(isText ? newConversation('chat') : talk, writing);
-    this.text.show(isText ? talk : null, writing);
+    if (isText) this.thread.clear();
+    else this.thread.show(talk, writing || talk.writing);
+    this.text.show(isText ? talk : null, writing || talk.writing);
     this.drawWelcome();
     this.drawSend();
     this.drawStatus();
@@ -468,14 +522,21 @@ export abstract class ChatPage {
   protected drawSend(): void {
     const busy = this.running !== null;
     const label = busy ? 'Stop (Escape)' : 'Send';
-    this.sendButton.replaceChildren(icon(busy ? 'stop' : 'send'));
-    this.sendButton.setAttribute('aria-label', label);
-    this.sendButton.title = label;
+    if (this.sendButton.title !== label || !this.sendButton.firstChild) {
+      this.sendButton.replaceChildren(icon(busy ? 'stop' : 'send'));
+      this.sendButton.setAttribute('aria-label', label);
+      this.sendButton.title = label;
+    }
     this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasImages;
   }
 
   protected drawStatus(): void {
-    const elsewhere = this.running && !this.writing ? 'Another conversation is being written. ' : '';
+    const elsewhere =
+      this.talk.writing && !this.writing
+        ? 'Another tab writes this answer. '
+        : this.running && !this.writing
+          ? 'Another conversation is being written. '
+          : '';
     byId('status').textContent =
       elsewhere + (this.pending && this.comes ? 'Sent as soon as the model is there.' : '');
   }

@@ -107,9 +107,10 @@ export function readSettings(text: string | null): Settings {
   }
   const settings: Record<string, unknown> = { ...DEFAULTS };
   for (const name of Object.keys(RANGES) as NumberSetting[]) {
-    const { min, max } = RANGES[name];
+    const { min, max, step } = RANGES[name];
     const value = from[name];
-    if (typeof value === 'number' && value >= min && value <= max) settings[name] = value;
+    if (typeof value === 'number' && value >= min && value <= max && (step !== 1 || Number.isInteger(value)))
+      settings[name] = value;
   }
   for (const name of ['system', 'lastModel']) if (typeof from[name] === 'string') settings[name] = from[name];
   if (['auto', 'webgpu', 'wasm'].includes(from.device as string)) settings.device = from.device;

@@ -1,14 +1,13 @@
 // The list of conversations: open, rename, export, delete.
 import { byId, h, icon, iconButton, type IconName } from '../shared/dom.ts';
 import { formatDay } from '../shared/format.ts';
-import { type Conversation, titleOf } from './history.ts';
+import type { Summary } from './history.ts';
 
 export interface SidebarActions {
   open(id: string): void;
-  create(): void;
   rename(id: string, title: string): void;
-  remove(talk: Conversation): void;
-  export(talk: Conversation, as: 'markdown' | 'json'): void;
+  remove(talk: Summary): void;
+  export(talk: Summary, as: 'markdown' | 'json'): void;
   exportAll(): void;
   importFile(): void;
 }
@@ -16,7 +15,8 @@ export interface SidebarActions {
 export class Sidebar {
   private readonly list = byId('talks');
   private readonly veil = byId('veil');
-  private talks: Conversation[] = [];
+  private talks: readonly Summary[] = [];
+  private drawn = '';
   private current = '';
   private renaming = '';
 
@@ -28,10 +28,6 @@ export class Sidebar {
           ['file', 'Import a file…', () => actions.importFile()],
         ]),
       ),
-      iconButton('plus', 'New conversation (Ctrl+Shift+O)', () => {
-        this.close();
-        actions.create();
-      }),
     );
     this.veil.addEventListener('click', () => this.close());
     byId('sidebar').addEventListener('keydown', (event) => {
@@ -53,10 +49,13 @@ export class Sidebar {
     this.veil.hidden = true;
   }
 
-  show(talks: Conversation[], current: string): void {
+  show(talks: readonly Summary[], current: string): void {
     this.talks = talks;
     this.current = current;
-    if (!this.renaming) this.draw();
+    const now = JSON.stringify([current, ...talks.map(({ id, title, updated }) => [id, title, formatDay(updated)])]);
+    if (this.renaming || now === this.drawn) return;
+    this.drawn = now;
+    this.draw();
   }
 
   private draw(): void {
@@ -78,9 +77,9 @@ export class Sidebar {
         ?.focus();
   }
 
-  private row(talk: Conversation): HTMLElement {
+  private row(talk: Summary): HTMLElement {
     if (talk.id === this.renaming) return this.renameRow(talk);
-    const title = titleOf(talk);
+    const { title } = talk;
     const more = iconButton(
       'more',
       `More for “${title}”`,
@@ -123,16 +122,17 @@ export class Sidebar {
     );
   }
 
-  private renameRow(talk: Conversation): HTMLElement {
+  private renameRow(talk: Summary): HTMLElement {
     const input = h('input', {
       class: 'input',
-      value: titleOf(talk),
+      value: talk.title,
       maxlength: 120,
       'aria-label': 'Name of the conversation',
     });
     const done = (keep: boolean) => {
       if (this.renaming !== talk.id) return;
       this.renaming = '';
+      this.drawn = '';
       if (keep) this.actions.rename(talk.id, input.value.trim());
       this.draw();
       this.list.querySelector<HTMLElement>(`.open[data-talk="${CSS.escape(talk.id)}"]`)?.focus();

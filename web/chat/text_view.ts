@@ -99,6 +99,7 @@ export class TextView {
 
   // As high as its text: the page scrolls, not the field in it.
   private fit(): void {
+    if (CSS.supports('field-sizing: content')) return;
     const top = this.scroller.scrollTop;
     this.field.style.height = 'auto';
     this.field.style.minHeight = `${this.field.scrollHeight}px`;

@@ -1,4 +1,5 @@
-// The turns of a conversation. The last answer grows while it is written; the others stay as they are.
+// The turns of a conversation: the last ones, and earlier ones as somebody scrolls to them. The last answer grows
+// while it is written; the others stay as they are.
 import { copyText, h, icon, iconButton } from '../shared/dom.ts';
 import { formatDuration, formatRate } from '../shared/format.ts';
 import { MarkdownView } from '../shared/markdown_view.ts';
@@ -28,7 +29,13 @@ export function statsText({ tokens, perSecond, firstSeconds, device, dropped }: 
     .join(' · ');
 }
 
-const ENDS = { length: 'cut at the limit', stopped: 'stopped', failed: 'failed' };
+const ENDS = {
+  length: 'cut at the limit',
+  stopped: 'stopped',
+  failed: 'failed',
+  cut: 'cut: the page was closed before it ended',
+};
+const AT_ONCE = 30; // turns that are drawn together
 
 class AnswerView {
   private readonly markdown = new MarkdownView();
@@ -105,26 +112,76 @@ function attached({ name, text, image }: AttachedFile): HTMLElement {
 
 export class Thread {
   private answer: AnswerView | null = null;
+  private talk: Conversation | null = null;
+  private writing = false;
+  private from = 0; // the first turn that is drawn
+  private readonly earlier = h(
+    'button',
+    { type: 'button', class: 'button small earlier', onclick: () => this.drawEarlier() },
+    'Earlier messages',
+  );
+  private readonly watcher: IntersectionObserver;
+
   constructor(
     private readonly element: HTMLElement,
+    private readonly scroller: HTMLElement,
     private readonly actions: ThreadActions,
-  ) {}
+  ) {
+    const seen = (entries: IntersectionObserverEntry[]) => entries.some((one) => one.isIntersecting) && this.drawEarlier();
+    this.watcher = new IntersectionObserver(seen, { root: scroller, rootMargin: '800px 0px 0px' });
+  }
 
-  /** Shows all turns; `writing`: the last answer is being written. */
+  /** Whether somebody edits a message. */
+  get isEditing(): boolean {
+    return this.element.querySelector('.edit') !== null;
+  }
+
+  /** Shows the last turns; `writing`: the last answer is being written. */
   show(talk: Conversation, writing: boolean): void {
-    const editable = writing ? -1 : lastUserIndex(talk);
+    const last = Math.max(0, talk.messages.length - AT_ONCE);
+    this.from = talk === this.talk ? Math.min(this.from, last) : last;
+    this.talk = talk;
+    this.writing = writing;
     this.answer = null;
-    this.element.replaceChildren(
-      ...talk.messages.map((message, i) => {
-        if (message.role === 'user') return this.question(message, i === editable);
-        const last = i === talk.messages.length - 1;
-        const view = new AnswerView(message, last, this.actions);
-        view.update(writing && last);
-        if (last) this.answer = view;
-        return view.element;
-      }),
-    );
+    const turns = talk.messages.slice(this.from).map((message, i) => this.turn(message, this.from + i));
+    this.element.replaceChildren(...(this.from > 0 ? [this.earlier, ...turns] : turns));
     this.element.setAttribute('aria-busy', String(writing));
+    this.watch();
+  }
+
+  clear(): void {
+    this.talk = this.answer = null;
+    this.from = 0;
+    this.watch();
+    this.element.replaceChildren();
+  }
+
+  private turn(message: ChatMessage, at: number): HTMLElement {
+    const { messages } = this.talk!;
+    if (message.role === 'user') return this.question(message, !this.writing && at === lastUserIndex(this.talk!));
+    const last = at === messages.length - 1;
+    const view = new AnswerView(message, last, this.actions);
+    view.update(this.writing && last);
+    if (last) this.answer = view;
+    return view.element;
+  }
+
+  // An observer tells once: again, if the button is still in sight afterwards.
+  private watch(): void {
+    this.watcher.disconnect();
+    if (this.from > 0) this.watcher.observe(this.earlier);
+  }
+
+  // What is in sight stays where it is.
+  private drawEarlier(): void {
+    if (!this.talk || this.from === 0) return;
+    const below = this.scroller.scrollHeight - this.scroller.scrollTop;
+    const to = this.from;
+    this.from = Math.max(0, to - AT_ONCE);
+    this.earlier.after(...this.talk.messages.slice(this.from, to).map((message, i) => this.turn(message, this.from + i)));
+    if (this.from === 0) this.earlier.remove();
+    this.scroller.scrollTop = this.scroller.scrollHeight - below;
+    this.watch();
   }
 
   /** The last answer has more text. */

@@ -45,3 +45,11 @@ export function formatDay(time: number, now = Date.now()): string {
     ...(date.getFullYear() !== new Date(now).getFullYear() && { year: 'numeric' }),
   });
 }
+
+/** Where a model computes: the engine names instruction sets and drivers, people know the parts of their device. */
+export function deviceWords(device: string): string {
+  const kind = /^(cpu|wasm)/i.test(device) ? 'Processor' : /^webgpu/i.test(device) ? 'Graphics' : '';
+  if (!kind) return device;
+  const threads = /\d+ threads?/.exec(device)?.[0];
+  return threads ? `${kind}, ${threads}` : kind;
+}

@@ -258,7 +258,7 @@ const TESTS = {
     await ready(page);
     await page.click('#model-button');
     await page.waitForFunction(
-      () => /9\.5 MB · last used/.test(document.querySelector('.models-dialog')?.textContent ?? ''),
+      () => /11\.2 MB · last used/.test(document.querySelector('.models-dialog')?.textContent ?? ''),
       WAIT,
     );
     assert.match(await text(page, '.models-dialog .quota'), / of the .* that the browser grants/);
@@ -339,7 +339,7 @@ const TESTS = {
       await page.keyboard.press('Enter');
       await page.waitForFunction(
         () =>
-          /slow: Downloading · [5-9]\.\d MB of 9\.5 MB · .*\/s · .* left/.test(
+          /slow: Downloading · ([5-9]|10)\.\d MB of 11\.2 MB · .*\/s · .* left/.test(
             document.querySelector('#loading').textContent,
           ),
         WAIT,
@@ -348,12 +348,12 @@ const TESTS = {
       await page.waitForFunction(
         () =>
           /What is downloaded stays/.test(document.body.textContent) &&
-          document.querySelector('#model-name').textContent === 'Choose a model',
+          document.querySelector('#model-name').textContent === 'Stories', // which was not given up for it
         WAIT,
       );
       await page.click('#model-button');
       await page.waitForFunction(
-        () => /not complete: \d\.\d MB of 9\.5 MB/.test(document.querySelector('.models-dialog').textContent),
+        () => /not complete: \d\.\d MB of 11\.2 MB/.test(document.querySelector('.models-dialog').textContent),
         WAIT,
       );
       const before = starts.length;

@@ -7,10 +7,12 @@ import {
   editLast,
   exportJson,
   exportMarkdown,
+  holds,
   importJson,
   isEmpty,
   messagesForModel,
   newConversation,
+  readStored,
   splitThought,
   titleOf,
 } from '../chat/history.ts';
@@ -132,4 +134,28 @@ test('import takes nothing that is not a conversation', () => {
   assert.ok(Number.isFinite(new Date(last.created).getTime()) && Number.isFinite(last.updated));
   assert.equal('extra' in last, false);
   assert.notEqual(last.id, '__proto__');
+});
+
+// Seen to fail with a comparison of lengths alone.
+test('which of two copies says all that the other says', () => {
+  const cases: [string[], string[], boolean][] = [
+    [['a'], ['a'], true],
+    [['a', 'b'], ['a'], true],
+    [['a'], ['a', 'b'], false],
+    [['a', 'long answer'], ['a', 'long an'], true], // it has grown
+    [['a', 'long answer', 'c'], ['a', 'long an'], true],
+    [['a', 'other', 'c'], ['a', 'long', 'c'], false],
+    [['a longer'], ['a'], false], // questions do not grow
+  ];
+  for (const [one, other, wanted] of cases) assert.equal(holds(talk(...one), talk(...other)), wanted, `${one} ${other}`);
+  const text = (words: string) => ({ ...newConversation('text'), text: words });
+  assert.equal(holds(text('Once upon'), text('Once')), true);
+  assert.equal(holds(text('Once'), text('One')), false);
+  assert.equal(holds(text(''), talk()), false);
+});
+
+test('what an older page, or something else, has stored', () => {
+  const messages = [{ role: 'user', content: 'a' }, { role: 'robot', content: 'b' }, null, { role: 'user' }];
+  const read = readStored({ id: 'x', messages, updated: 'soon', revision: NaN });
+  assert.deepEqual([read.id, read.messages.length, read.updated, read.revision, read.writing], ['x', 1, 0, 0, false]);
 });

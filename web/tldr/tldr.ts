@@ -9,7 +9,7 @@
 // (address of the package's index.js, if it does not lie in ../tern/).
 import type { Tern } from 'tern-engine';
 import { copyText, h, icon } from '../shared/dom.ts';
-import { formatRate } from '../shared/format.ts';
+import { deviceWords, formatRate } from '../shared/format.ts';
 import { ProgressBar, progressText } from '../shared/progress.ts';
 import { cutToTokens, extractArticle, type PageElement } from './extract.ts';
 import css from './widget.css';
@@ -225,7 +225,7 @@ export class TldrWidget {
     this.note.textContent = [
       share < 1 ? `of the first ${Math.max(1, Math.round(share * 100))}% of the text` : '',
       `${formatRate(output.timings.predicted_per_second)} tokens/s`,
-      tern.info.device,
+      deviceWords(tern.info.device),
     ]
       .filter(Boolean)
       .map((part, i) => (i ? part : capitalize(part)))

@@ -34,7 +34,7 @@ class Shelf {
     load: (choice) => this.load(choice),
     onProcessor: (choice) => this.load(choice, 'wasm'),
     models: () => (byId<HTMLDetailsElement>('settings').open = true),
-    close: () => void this.loader.unload(),
+    close: () => this.loader.dismiss(),
   });
 
   constructor(
@@ -62,7 +62,8 @@ class Shelf {
     const { state } = this.loader;
     const name = this.select.selectedOptions[0]?.textContent?.split(' · ')[0] ?? '';
     if (state.kind !== 'ready' || state.name !== name) await this.load({ source: this.select.value, name });
-    return this.loader.tern !== null;
+    const now = this.loader.state;
+    return now.kind === 'ready' && !now.problem;
   }
 }
 
@@ -177,6 +178,7 @@ class VoicePage {
         onFrame: (frame) => this.hear(frame),
         onEnd: () => this.close('The microphone is gone.'),
       });
+      byId('without').hidden = true;
       this.tell('Loading the models…');
       if (!(await this.hears.ready()) || !(await this.answers.ready())) {
         microphone.close();
@@ -191,6 +193,7 @@ class VoicePage {
       this.show('waiting');
     } catch (error) {
       this.tell((error as Error).message);
+      byId('without').hidden = false;
     } finally {
       this.opening = false;
       this.button.disabled = false;

@@ -426,10 +426,36 @@ async function write(by, ask, signal, onText) {
   }
 }
 
+// web/chat/drafts.ts
+var KEY = "tern-chat-draft:";
+function readDraft(id) {
+  try {
+    return localStorage.getItem(KEY + id) ?? "";
+  } catch {
+    return "";
+  }
+}
+function writeDraft(id, text) {
+  try {
+    if (text) localStorage.setItem(KEY + id, text);
+    else localStorage.removeItem(KEY + id);
+  } catch {
+  }
+}
+
 // web/chat/history.ts
+var summaryOf = (talk) => ({
+  id: talk.id,
+  title: titleOf(talk),
+  updated: talk.updated
+});
+function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 function newConversation(kind, now = Date.now()) {
   return {
-    id: crypto.randomUUID(),
+    id: newId(),
     kind,
     title: "",
     named: false,
@@ -438,10 +464,21 @@ function newConversation(kind, now = Date.now()) {
     model: "",
     messages: [],
     text: "",
-    pieces: []
+    pieces: [],
+    revision: 0,
+    writing: false
   };
 }
 var isEmpty = (talk) => talk.messages.length === 0 && talk.text.trim() === "";
+function holds(one, other) {
+  if (one.kind !== other.kind || !one.text.startsWith(other.text)) return false;
+  return other.messages.every((message, i) => {
+    const own = one.messages[i];
+    if (own?.role !== message.role || JSON.stringify(own.files) !== JSON.stringify(message.files)) return false;
+    const mayGrow = message.role === "assistant" && i === other.messages.length - 1;
+    return mayGrow ? own.content.startsWith(message.content) : own.content === message.content;
+  });
+}
 function titleOf(talk) {
   if (talk.named && talk.title) return talk.title;
   const text = talk.kind === "text" ? talk.text : talk.messages.find((message) => message.role === "user")?.content ?? "";
@@ -530,7 +567,8 @@ ${told(message)}`
   return [...head, ...turns].join("\n\n") + "\n";
 }
 function exportJson(talks) {
-  return JSON.stringify({ format: "tern-chat", version: 1, conversations: talks }, null, 2) + "\n";
+  const conversations = talks.map(({ revision: _, writing: __, ...talk }) => talk);
+  return JSON.stringify({ format: "tern-chat", version: 1, conversations }, null, 2) + "\n";
 }
 function importJson(text) {
   let data;
@@ -552,6 +590,16 @@ function readFiles(value) {
     const isImage = typeof image === "string" && /^data:image\/(png|jpeg|webp|gif);base64,/.test(image);
     return isImage ? [{ name, text, image }] : [];
   });
+}
+function readStored(value) {
+  const from = value;
+  const read = { ...newConversation(from.kind === "text" ? "text" : "chat"), ...from };
+  const isMessage = ({ role, content }) => (role === "user" || role === "assistant") && typeof content === "string";
+  if (!Array.isArray(read.messages) || !read.messages.every(isMessage))
+    read.messages = (Array.isArray(read.messages) ? read.messages : []).filter((message) => message && isMessage(message));
+  if (!Number.isFinite(read.updated)) read.updated = 0;
+  if (!Number.isInteger(read.revision)) read.revision = 0;
+  return read;
 }
 function readConversation(value) {
   const from = typeof value === "object" && value !== null ? value : {};
@@ -582,6 +630,279 @@ function readConversation(value) {
     pieces
   };
 }
+
+// web/chat/store.ts
+var Conflict = class extends Error {
+  constructor(stored) {
+    super("the conversation was changed in another tab");
+    this.stored = stored;
+  }
+  stored;
+};
+var NAME = "tern-chat";
+var newestFirst = (talks) => talks.sort((a, b) => b.updated - a.updated);
+function promised(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error ?? new Error("IndexedDB failed"));
+  });
+}
+function openDatabase() {
+  const request = indexedDB.open(NAME, 1);
+  request.onupgradeneeded = () => request.result.createObjectStore("conversations", { keyPath: "id" });
+  return promised(request);
+}
+async function openStore() {
+  try {
+    const database = await openDatabase();
+    database.onversionchange = () => database.close();
+    return new DatabaseStore(database);
+  } catch (error) {
+    console.warn("conversations are not kept:", error);
+    return new MemoryStore();
+  }
+}
+function nextOf(talk) {
+  const base = talk.revision;
+  talk.revision = base + 1;
+  const undo = () => {
+    if (talk.revision === base + 1) talk.revision = base;
+  };
+  return { copy: structuredClone(talk), base, undo };
+}
+var DatabaseStore = class {
+  constructor(database) {
+    this.database = database;
+  }
+  database;
+  lasting = true;
+  channel = typeof BroadcastChannel === "function" ? new BroadcastChannel(NAME) : null;
+  table(mode) {
+    return this.database.transaction("conversations", mode).objectStore("conversations");
+  }
+  async all() {
+    return newestFirst((await promised(this.table("readonly").getAll())).map(readStored));
+  }
+  // One at a time: whole conversations may be large.
+  list() {
+    return new Promise((resolve, reject) => {
+      const found = [];
+      const request = this.table("readonly").openCursor();
+      request.onerror = () => reject(request.error ?? new Error("IndexedDB failed"));
+      request.onsuccess = () => {
+        const cursor = request.result;
+        if (!cursor) return resolve(newestFirst(found));
+        found.push(summaryOf(readStored(cursor.value)));
+        cursor.continue();
+      };
+    });
+  }
+  async get(id) {
+    const stored = await promised(this.table("readonly").get(id));
+    return stored === void 0 ? void 0 : readStored(stored);
+  }
+  // Compared and stored in one transaction, so that of two tabs one is refused.
+  put(talk) {
+    const { copy, base, undo } = nextOf(talk);
+    return new Promise((resolve, reject) => {
+      const table = this.table("readwrite");
+      const { transaction } = table;
+      let conflict = null;
+      transaction.oncomplete = () => {
+        this.channel?.postMessage({ id: copy.id, gone: false });
+        resolve();
+      };
+      transaction.onabort = () => {
+        undo();
+        reject(conflict ?? transaction.error ?? new Error("IndexedDB failed"));
+      };
+      const request = table.get(copy.id);
+      request.onsuccess = () => {
+        const stored = request.result === void 0 ? void 0 : readStored(request.result);
+        if ((stored?.revision ?? 0) === base && (stored || base === 0)) return void table.put(copy);
+        conflict = new Conflict(stored);
+        transaction.abort();
+      };
+    });
+  }
+  putLast(talk) {
+    const { copy } = nextOf(talk);
+    this.table("readwrite").put(copy);
+    this.channel?.postMessage({ id: copy.id, gone: false });
+  }
+  async delete(id) {
+    await promised(this.table("readwrite").delete(id));
+    this.channel?.postMessage({ id, gone: true });
+  }
+  onChange(call) {
+    this.channel?.addEventListener("message", ({ data }) => call(data));
+  }
+};
+var MemoryStore = class {
+  lasting = false;
+  talks = /* @__PURE__ */ new Map();
+  all = async () => newestFirst([...this.talks.values()].map((talk) => structuredClone(talk)));
+  list = async () => (await this.all()).map(summaryOf);
+  get = async (id) => structuredClone(this.talks.get(id));
+  put = async (talk) => this.putLast(talk);
+  putLast = (talk) => void this.talks.set(talk.id, nextOf(talk).copy);
+  delete = async (id) => void this.talks.delete(id);
+  onChange() {
+  }
+};
+
+// web/chat/keeper.ts
+var writingLock = (id) => `tern-chat-writing-${id}`;
+var Keeper = class {
+  constructor(store, events) {
+    this.store = store;
+    this.events = events;
+    store.onChange(({ id, gone }) => void (gone ? this.otherDeleted(id) : this.otherKept(id)));
+  }
+  store;
+  events;
+  known = /* @__PURE__ */ new Map();
+  unsaved = /* @__PURE__ */ new Set();
+  deleted = /* @__PURE__ */ new Set();
+  open = /* @__PURE__ */ new Set();
+  // those that the page shows or writes
+  queue = Promise.resolve();
+  timer = 0;
+  get list() {
+    return [...this.known.values()].sort((a, b) => b.updated - a.updated);
+  }
+  async read() {
+    for (const one of await this.store.list()) this.known.set(one.id, one);
+    this.events.listed();
+  }
+  /** Those that the page shows or writes from now on. */
+  hold(...talks) {
+    this.open.clear();
+    for (const talk of talks) this.open.add(talk);
+  }
+  /** In a moment: many small changes are one. */
+  keepSoon(talk) {
+    this.unsaved.add(talk);
+    this.timer ||= window.setTimeout(() => this.keepAll(), 800);
+  }
+  keepAll() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    for (const talk of this.unsaved) void this.keep(talk);
+  }
+  keep(talk) {
+    if (isEmpty(talk) || this.deleted.has(talk.id)) {
+      this.unsaved.delete(talk);
+      return Promise.resolve();
+    }
+    this.unsaved.add(talk);
+    return this.queue = this.queue.then(() => this.keepNow(talk));
+  }
+  async keepNow(talk) {
+    if (this.deleted.has(talk.id)) return;
+    talk.title = titleOf(talk);
+    this.unsaved.delete(talk);
+    try {
+      await this.store.put(talk);
+      this.note(talk);
+    } catch (error) {
+      this.unsaved.add(talk);
+      if (error instanceof Conflict) return this.settle(talk, error.stored);
+      this.events.tell(`The conversation could not be kept: ${error.message}`);
+    }
+  }
+  note(talk) {
+    this.known.set(talk.id, summaryOf(talk));
+    this.events.listed();
+  }
+  /** The page ends: what is not stored yet is stored now, without a comparison. */
+  end() {
+    for (const talk of this.unsaved) if (!isEmpty(talk) && !this.deleted.has(talk.id)) this.store.putLast(talk);
+    this.unsaved.clear();
+  }
+  async delete(id) {
+    this.deleted.add(id);
+    this.known.delete(id);
+    await this.store.delete(id);
+    this.events.listed();
+  }
+  // ---- Other tabs ------------------------------------------------------------------------------------
+  // Of two copies that say different things both are kept.
+  async settle(talk, stored) {
+    if (stored && holds(talk, stored)) {
+      talk.revision = stored.revision;
+      if (stored.named && !talk.named) Object.assign(talk, { named: true, title: stored.title });
+      return this.keepNow(talk);
+    }
+    if (stored && holds(stored, talk) && !this.events.isBusy(talk)) return this.adopt(talk, stored);
+    Object.assign(talk, { id: newId(), revision: 0 });
+    this.events.tell(
+      `The conversation was ${stored ? "changed" : "deleted"} in another tab; what is written here is kept as one of its own.`
+    );
+    await this.keepNow(talk);
+    this.events.changed(talk);
+  }
+  adopt(talk, stored) {
+    this.unsaved.delete(talk);
+    Object.assign(talk, stored);
+    this.note(talk);
+    this.events.changed(talk);
+  }
+  async otherKept(id) {
+    const stored = await this.store.get(id);
+    if (!stored) return;
+    this.note(stored);
+    for (const talk of this.open)
+      if (talk.id === id && talk.revision !== stored.revision && !this.unsaved.has(talk) && !this.events.isBusy(talk))
+        this.adopt(talk, stored);
+  }
+  otherDeleted(id) {
+    this.known.delete(id);
+    this.events.listed();
+    for (const talk of this.open) if (talk.id === id && this.unsaved.has(talk) && !talk.writing) return;
+    this.deleted.add(id);
+    this.events.gone(id);
+  }
+  /** A page that was in the background for long, perhaps without hearing of changes. */
+  async lookAgain() {
+    for (const talk of this.open) if (!isEmpty(talk)) await this.otherKept(talk.id);
+  }
+  // ---- Answers being written -------------------------------------------------------------------------
+  /** Tells other tabs, and the next page if this one ends, that an answer is being written; ends with the result. */
+  async whileWriting(talk, write2) {
+    let done = () => {
+    };
+    const locks = navigator.locks;
+    void locks?.request(writingLock(talk.id), () => new Promise((resolve) => done = resolve));
+    talk.writing = true;
+    try {
+      return await write2();
+    } finally {
+      talk.writing = false;
+      void this.keep(talk).finally(() => done());
+    }
+  }
+  /** Whether another tab writes it: if so, returns when it has ended. */
+  async otherWriter(id) {
+    const locks = navigator.locks;
+    const held = (await locks?.query())?.held ?? [];
+    if (!held.some(({ name }) => name === writingLock(id))) return false;
+    await locks.request(writingLock(id), () => void 0);
+    return true;
+  }
+  /** An answer that was being written when it was stored: by another tab, or by a page that ended in it. */
+  async lookForWriter(talk) {
+    const { id } = talk;
+    if (await this.otherWriter(id)) await this.otherKept(id);
+    if (!talk.writing || talk.id !== id || !this.open.has(talk) || this.events.isBusy(talk)) return;
+    talk.writing = false;
+    const last = talk.messages.at(-1);
+    if (last?.role === "assistant") last.end = "cut";
+    this.events.changed(talk);
+    if (talk.kind === "text") this.events.tell("The page was closed while the text was continued: its end is missing.");
+    void this.keep(talk);
+  }
+};
 
 // web/chat/settings.ts
 var DEFAULTS = {
@@ -654,7 +975,7 @@ var RANGES = {
     hint: "left empty: what the model was trained for, at most 8192"
   }
 };
-var KEY = "tern-chat-settings";
+var KEY2 = "tern-chat-settings";
 function readSettings(text) {
   let from = {};
   try {
@@ -664,9 +985,10 @@ function readSettings(text) {
   }
   const settings = { ...DEFAULTS };
   for (const name of Object.keys(RANGES)) {
-    const { min, max } = RANGES[name];
+    const { min, max, step } = RANGES[name];
     const value = from[name];
-    if (typeof value === "number" && value >= min && value <= max) settings[name] = value;
+    if (typeof value === "number" && value >= min && value <= max && (step !== 1 || Number.isInteger(value)))
+      settings[name] = value;
   }
   for (const name of ["system", "lastModel"]) if (typeof from[name] === "string") settings[name] = from[name];
   if (["auto", "webgpu", "wasm"].includes(from.device)) settings.device = from.device;
@@ -675,14 +997,14 @@ function readSettings(text) {
 }
 function loadSettings() {
   try {
-    return readSettings(localStorage.getItem(KEY));
+    return readSettings(localStorage.getItem(KEY2));
   } catch {
     return { ...DEFAULTS };
   }
 }
 function saveSettings(settings) {
   try {
-    localStorage.setItem(KEY, JSON.stringify(settings));
+    localStorage.setItem(KEY2, JSON.stringify(settings));
   } catch {
   }
 }
@@ -704,11 +1026,7 @@ var Sidebar = class {
           ["download", "Export all", () => actions.exportAll()],
           ["file", "Import a file…", () => actions.importFile()]
         ])
-      ),
-      iconButton("plus", "New conversation (Ctrl+Shift+O)", () => {
-        this.close();
-        actions.create();
-      })
+      )
     );
     this.veil.addEventListener("click", () => this.close());
     byId("sidebar").addEventListener("keydown", (event) => {
@@ -719,6 +1037,7 @@ var Sidebar = class {
   list = byId("talks");
   veil = byId("veil");
   talks = [];
+  drawn = "";
   current = "";
   renaming = "";
   get isOpen() {
@@ -737,7 +1056,10 @@ var Sidebar = class {
   show(talks, current) {
     this.talks = talks;
     this.current = current;
-    if (!this.renaming) this.draw();
+    const now = JSON.stringify([current, ...talks.map(({ id, title, updated }) => [id, title, formatDay(updated)])]);
+    if (this.renaming || now === this.drawn) return;
+    this.drawn = now;
+    this.draw();
   }
   draw() {
     const parts = [];
@@ -756,7 +1078,7 @@ var Sidebar = class {
   }
   row(talk) {
     if (talk.id === this.renaming) return this.renameRow(talk);
-    const title = titleOf(talk);
+    const { title } = talk;
     const more = iconButton(
       "more",
       `More for “${title}”`,
@@ -800,13 +1122,14 @@ var Sidebar = class {
   renameRow(talk) {
     const input = h("input", {
       class: "input",
-      value: titleOf(talk),
+      value: talk.title,
       maxlength: 120,
       "aria-label": "Name of the conversation"
     });
     const done = (keep) => {
       if (this.renaming !== talk.id) return;
       this.renaming = "";
+      this.drawn = "";
       if (keep) this.actions.rename(talk.id, input.value.trim());
       this.draw();
       this.list.querySelector(`.open[data-talk="${CSS.escape(talk.id)}"]`)?.focus();
@@ -882,69 +1205,6 @@ var Sidebar = class {
     items[0].focus();
     addEventListener("pointerdown", outside, true);
     addEventListener("resize", close);
-  }
-};
-
-// web/chat/store.ts
-var NAME = "tern-chat";
-var newestFirst = (talks) => talks.sort((a, b) => b.updated - a.updated);
-function promised(request) {
-  return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error("IndexedDB failed"));
-  });
-}
-function openDatabase() {
-  const request = indexedDB.open(NAME, 1);
-  request.onupgradeneeded = () => request.result.createObjectStore("conversations", { keyPath: "id" });
-  return promised(request);
-}
-async function openStore() {
-  try {
-    const database = await openDatabase();
-    database.onversionchange = () => database.close();
-    return new DatabaseStore(database);
-  } catch (error) {
-    console.warn("conversations are not kept:", error);
-    return new MemoryStore();
-  }
-}
-var DatabaseStore = class {
-  constructor(database) {
-    this.database = database;
-  }
-  database;
-  lasting = true;
-  channel = typeof BroadcastChannel === "function" ? new BroadcastChannel(NAME) : null;
-  table(mode) {
-    return this.database.transaction("conversations", mode).objectStore("conversations");
-  }
-  async list() {
-    return newestFirst(await promised(this.table("readonly").getAll()));
-  }
-  get(id) {
-    return promised(this.table("readonly").get(id));
-  }
-  async put(talk) {
-    await promised(this.table("readwrite").put(structuredClone(talk)));
-    this.channel?.postMessage("changed");
-  }
-  async delete(id) {
-    await promised(this.table("readwrite").delete(id));
-    this.channel?.postMessage("changed");
-  }
-  onChange(call) {
-    this.channel?.addEventListener("message", call);
-  }
-};
-var MemoryStore = class {
-  lasting = false;
-  talks = /* @__PURE__ */ new Map();
-  list = async () => newestFirst([...this.talks.values()].map((talk) => structuredClone(talk)));
-  get = async (id) => structuredClone(this.talks.get(id));
-  put = async (talk) => void this.talks.set(talk.id, structuredClone(talk));
-  delete = async (id) => void this.talks.delete(id);
-  onChange() {
   }
 };
 
@@ -1035,6 +1295,7 @@ var TextView = class {
   }
   // As high as its text: the page scrolls, not the field in it.
   fit() {
+    if (CSS.supports("field-sizing: content")) return;
     const top = this.scroller.scrollTop;
     this.field.style.height = "auto";
     this.field.style.minHeight = `${this.field.scrollHeight}px`;
@@ -1517,7 +1778,13 @@ function statsText({ tokens, perSecond, firstSeconds, device, dropped }) {
     dropped ? `${dropped} older messages left out` : ""
   ].filter(Boolean).join(" · ");
 }
-var ENDS = { length: "cut at the limit", stopped: "stopped", failed: "failed" };
+var ENDS = {
+  length: "cut at the limit",
+  stopped: "stopped",
+  failed: "failed",
+  cut: "cut: the page was closed before it ended"
+};
+var AT_ONCE = 30;
 var AnswerView = class {
   constructor(message, last, actions) {
     this.message = message;
@@ -1587,28 +1854,73 @@ function attached({ name, text, image }) {
   return h("details", { class: "attached" }, h("summary", null, icon("file"), name), shown);
 }
 var Thread = class {
-  constructor(element, actions) {
+  constructor(element, scroller, actions) {
     this.element = element;
+    this.scroller = scroller;
     this.actions = actions;
+    const seen = (entries) => entries.some((one) => one.isIntersecting) && this.drawEarlier();
+    this.watcher = new IntersectionObserver(seen, { root: scroller, rootMargin: "800px 0px 0px" });
   }
   element;
+  scroller;
   actions;
   answer = null;
-  /** Shows all turns; `writing`: the last answer is being written. */
+  talk = null;
+  writing = false;
+  from = 0;
+  // the first turn that is drawn
+  earlier = h(
+    "button",
+    { type: "button", class: "button small earlier", onclick: () => this.drawEarlier() },
+    "Earlier messages"
+  );
+  watcher;
+  /** Whether somebody edits a message. */
+  get isEditing() {
+    return this.element.querySelector(".edit") !== null;
+  }
+  /** Shows the last turns; `writing`: the last answer is being written. */
   show(talk, writing) {
-    const editable = writing ? -1 : lastUserIndex(talk);
+    const last = Math.max(0, talk.messages.length - AT_ONCE);
+    this.from = talk === this.talk ? Math.min(this.from, last) : last;
+    this.talk = talk;
+    this.writing = writing;
     this.answer = null;
-    this.element.replaceChildren(
-      ...talk.messages.map((message, i) => {
-        if (message.role === "user") return this.question(message, i === editable);
-        const last = i === talk.messages.length - 1;
-        const view = new AnswerView(message, last, this.actions);
-        view.update(writing && last);
-        if (last) this.answer = view;
-        return view.element;
-      })
-    );
+    const turns = talk.messages.slice(this.from).map((message, i) => this.turn(message, this.from + i));
+    this.element.replaceChildren(...this.from > 0 ? [this.earlier, ...turns] : turns);
     this.element.setAttribute("aria-busy", String(writing));
+    this.watch();
+  }
+  clear() {
+    this.talk = this.answer = null;
+    this.from = 0;
+    this.watch();
+    this.element.replaceChildren();
+  }
+  turn(message, at) {
+    const { messages } = this.talk;
+    if (message.role === "user") return this.question(message, !this.writing && at === lastUserIndex(this.talk));
+    const last = at === messages.length - 1;
+    const view = new AnswerView(message, last, this.actions);
+    view.update(this.writing && last);
+    if (last) this.answer = view;
+    return view.element;
+  }
+  // An observer tells once: again, if the button is still in sight afterwards.
+  watch() {
+    this.watcher.disconnect();
+    if (this.from > 0) this.watcher.observe(this.earlier);
+  }
+  // What is in sight stays where it is.
+  drawEarlier() {
+    if (!this.talk || this.from === 0) return;
+    const below = this.scroller.scrollHeight - this.scroller.scrollTop;
+    const to = this.from;
+    this.from = Math.max(0, to - AT_ONCE);
+    this.earlier.after(...this.talk.messages.slice(this.from, to).map((message, i) => this.turn(message, this.from + i)));
+    if (this.from === 0) this.earlier.remove();
+    this.scroller.scrollTop = this.scroller.scrollHeight - below;
+    this.watch();
   }
   /** The last answer has more text. */
   grow() {
@@ -1729,31 +2041,31 @@ var ChatPage = class {
   input = byId("input");
   sendButton = byId("send");
   latest = byId("latest");
-  thread = new Thread(byId("thread"), {
+  thread = new Thread(byId("thread"), this.scroller, {
     regenerate: () => this.regenerate(),
     edit: (content) => this.editAndSend(content)
   });
   text = new TextView(byId("page-text"), byId("text-actions"), this.scroller, {
     go: () => void this.continueText(),
     stop: () => this.stop(),
-    changed: () => this.keepSoon()
+    changed: () => this.keeper.keepSoon(this.talk)
   });
   sidebar = new Sidebar({
-    open: (id) => void this.open(id),
-    create: () => this.create(),
+    open: (id) => void this.open(id, "push"),
     rename: (id, title) => void this.rename(id, title),
     remove: (talk) => void this.remove(talk),
-    export: (talk, as) => this.export(talk, as),
+    export: (talk, as) => void this.export(talk, as),
     exportAll: () => void this.exportAll(),
     importFile: () => void this.importFile()
   });
   store;
+  keeper;
   talk = newConversation("chat");
   running = null;
   pending = null;
   // what is done as soon as a model is there
   followsEnd = true;
-  keepTimer = 0;
+  draftTimer = 0;
   /** What goes with the next message: texts, and images where the model sees. */
   files = new Attachments(byId("files"), () => this.drawSend());
   listenForFiles() {
@@ -1772,17 +2084,24 @@ var ChatPage = class {
     this.listen();
     this.listenForFiles();
     this.store = await openStore();
-    this.store.onChange(() => void this.list());
+    this.keeper = new Keeper(this.store, {
+      listed: () => this.list(),
+      changed: (talk) => this.otherContent(talk),
+      gone: (id) => this.goneElsewhere(id),
+      tell: toast,
+      isBusy: (talk) => this.running?.talk === talk || this.talk === talk && this.thread.isEditing
+    });
     if (!this.store.lasting)
       byId("kept").textContent = "This window keeps nothing: conversations end with it.";
-    const wanted = new URLSearchParams(location.hash.slice(1));
-    await this.list();
-    if (wanted.get("talk")) await this.open(wanted.get("talk"));
+    await this.keeper.read();
+    this.takeDraft();
+    await this.openAddressed();
     this.draw();
     this.begin();
     const prompt = new URLSearchParams(location.search).get("prompt");
     if (prompt && isEmpty(this.talk)) this.input.value = prompt.slice(0, 4e3);
     this.fitInput();
+    this.drawSend();
     if (!matchMedia("(pointer: coarse)").matches) this.focusField();
   }
   // ---- The page's frame ------------------------------------------------------------------------------
@@ -1790,7 +2109,10 @@ var ChatPage = class {
     byId("top-left").append(iconButton("menu", "Conversations", () => this.sidebar.open()));
     byId("top-right").append(
       iconButton("settings", "Settings", () => this.openSettings()),
-      iconButton("plus", "New conversation", () => this.create())
+      iconButton("plus", "New conversation (Ctrl+Shift+O)", () => {
+        this.sidebar.close();
+        this.create();
+      })
     );
     byId("model-button").append(h("span", { class: "chip", id: "device", hidden: true }), icon("chevron"));
     this.latest.append(icon("down"));
@@ -1804,6 +2126,7 @@ var ChatPage = class {
     this.input.addEventListener("input", () => {
       this.fitInput();
       this.drawSend();
+      this.draftTimer ||= window.setTimeout(() => this.keepDraft(), 300);
     });
     this.input.addEventListener("keydown", (event) => this.inputKey(event));
     this.latest.addEventListener("click", () => {
@@ -1829,8 +2152,12 @@ var ChatPage = class {
       }
     });
     addEventListener("pagehide", () => {
-      if (!isEmpty(this.talk)) void this.store.put(this.talk);
+      this.keepDraft();
+      this.keeper?.end();
     });
+    document.addEventListener("visibilitychange", () => document.hidden && this.keeper?.keepAll());
+    addEventListener("pageshow", (event) => event.persisted && void this.keeper?.lookAgain());
+    addEventListener("popstate", () => void this.openAddressed());
     const view = window.visualViewport;
     const fit = () => {
       document.documentElement.style.setProperty("--height", `${Math.round(view.height)}px`);
@@ -1869,73 +2196,105 @@ var ChatPage = class {
     this.drawStatus();
   }
   // ---- Conversations ---------------------------------------------------------------------------------
-  async list() {
-    this.sidebar.show(await this.store.list(), this.talk.id);
-  }
-  keepSoon() {
-    this.keepTimer ||= window.setTimeout(() => {
-      this.keepTimer = 0;
-      void this.keep(this.talk);
-    }, 800);
-  }
-  async keep(talk) {
-    if (isEmpty(talk)) return;
-    talk.title = titleOf(talk);
-    try {
-      await this.store.put(talk);
-      await this.list();
-    } catch (error) {
-      toast(`The conversation could not be kept: ${error.message}`);
-    }
+  list() {
+    this.sidebar.show(this.keeper.list, this.talk.id);
   }
   create(kind = this.talk.kind) {
-    this.select(newConversation(kind));
+    this.select(newConversation(kind), "push");
     this.focusField();
   }
-  async open(id) {
+  async open(id, how) {
     const talk = this.running?.talk.id === id ? this.running.talk : await this.store.get(id);
-    if (talk) this.select(talk);
+    if (talk) this.select(talk, how);
+    else toast("The conversation is not there any more.");
     this.focusField();
   }
-  select(talk) {
-    if (this.keepTimer) {
-      clearTimeout(this.keepTimer);
-      this.keepTimer = 0;
-      void this.keep(this.talk);
-    }
+  /** The conversation that the address names: at the beginning, and when somebody goes back or forward. */
+  async openAddressed() {
+    const id = new URLSearchParams(location.hash.slice(1)).get("talk");
+    if (id && id !== this.talk.id) await this.open(id, "keep");
+    else if (!id && !isEmpty(this.talk)) this.select(newConversation(this.talk.kind), "keep");
+  }
+  address(talk, how = "replace") {
+    const to = location.pathname + location.search + (isEmpty(talk) ? "" : `#talk=${talk.id}`);
+    if (to === location.pathname + location.search + location.hash) return;
+    if (how === "push") history.pushState(null, "", to);
+    else history.replaceState(null, "", to);
+  }
+  /** push: going back leads to the one before; keep: the address names it already. */
+  select(talk, how) {
+    this.keeper.keepAll();
+    this.keepDraft();
     this.talk = talk;
+    this.pending = null;
+    this.hold();
+    this.takeDraft();
     this.followsEnd = true;
-    history.replaceState(null, "", location.pathname + (isEmpty(talk) ? "" : `#talk=${talk.id}`));
+    if (how !== "keep") this.address(talk, how);
     this.draw();
     this.scrollToEnd();
-    void this.list();
+    this.list();
+    if (talk.writing) void this.keeper.lookForWriter(talk);
+  }
+  hold() {
+    this.keeper.hold(this.talk, ...this.running ? [this.running.talk] : []);
+  }
+  keepDraft() {
+    clearTimeout(this.draftTimer);
+    this.draftTimer = 0;
+    if (this.talk.kind === "chat") writeDraft(isEmpty(this.talk) ? "" : this.talk.id, this.input.value);
+  }
+  takeDraft() {
+    this.input.value = readDraft(isEmpty(this.talk) ? "" : this.talk.id);
+    this.fitInput();
+  }
+  /** Another tab went on with it, or it got an id of its own. */
+  otherContent(talk) {
+    if (talk !== this.talk) return;
+    this.address(talk);
+    this.draw();
+    if (this.followsEnd) this.scrollToEnd();
+    this.list();
+    if (talk.writing) void this.keeper.lookForWriter(talk);
+  }
+  goneElsewhere(id) {
+    if (this.running?.talk.id === id) this.stop();
+    if (this.talk.id !== id) return;
+    toast("The conversation was deleted in another tab.");
+    const typed = this.input.value;
+    this.select(newConversation(this.talk.kind), "replace");
+    this.input.value ||= typed;
+    this.fitInput();
+    this.drawSend();
+    writeDraft(id, "");
   }
   async rename(id, title) {
     const talk = this.talk.id === id ? this.talk : await this.store.get(id);
     if (!talk) return;
     talk.title = title;
     talk.named = title !== "";
-    await this.keep(talk);
+    await this.keeper.keep(talk);
   }
   async remove(talk) {
-    if (!await confirmDialog(
-      "Delete the conversation?",
-      `“${titleOf(talk)}” will be gone for good.`,
-      "Delete"
-    ))
+    if (!await confirmDialog("Delete the conversation?", `“${talk.title}” will be gone for good.`, "Delete"))
       return;
     if (this.running?.talk.id === talk.id) this.stop();
-    await this.store.delete(talk.id);
-    if (this.talk.id === talk.id) this.create();
-    else await this.list();
+    await this.keeper.delete(talk.id);
+    if (this.talk.id === talk.id) {
+      this.select(newConversation(this.talk.kind), "replace");
+      this.focusField();
+    }
+    writeDraft(talk.id, "");
   }
-  export(talk, as) {
-    const name = titleOf(talk).replace(/[^\p{L}\p{N} -]+/gu, "").trim().slice(0, 60) || "conversation";
+  async export({ id, title }, as) {
+    const talk = this.talk.id === id ? this.talk : await this.store.get(id);
+    if (!talk) return;
+    const name = title.replace(/[^\p{L}\p{N} -]+/gu, "").trim().slice(0, 60) || "conversation";
     if (as === "json") saveFile(`${name}.json`, exportJson([talk]), "application/json");
     else saveFile(`${name}.md`, exportMarkdown(talk, this.settings.system), "text/markdown");
   }
   async exportAll() {
-    saveFile("tern-conversations.json", exportJson(await this.store.list()), "application/json");
+    saveFile("tern-conversations.json", exportJson(await this.store.all()), "application/json");
   }
   importFile() {
     const input = h("input", {
@@ -1944,9 +2303,8 @@ var ChatPage = class {
       onchange: async () => {
         try {
           const talks = importJson(await input.files[0].text());
-          for (const talk of talks) await this.store.put(talk);
+          for (const talk of talks) await this.keeper.keep(talk);
           toast(`${talks.length} conversation${talks.length === 1 ? "" : "s"} imported.`);
-          await this.list();
         } catch (error) {
           toast(error.message);
         }
@@ -1966,6 +2324,7 @@ var ChatPage = class {
       if (this.input.value.trim() === content) {
         this.input.value = "";
         this.fitInput();
+        this.keepDraft();
       }
       const files = this.files.take();
       this.talk.messages.push({ role: "user", content, ...files.length && { files } });
@@ -1990,13 +2349,11 @@ var ChatPage = class {
     const messages = messagesForModel(talk, this.settings.system);
     const message = { role: "assistant", content: "" };
     talk.messages.push(message);
-    const outcome = await this.run(
+    const ask = (options) => engine.writes.chat(messages, { ...samplingOptions(this.settings), ...options });
+    const outcome = await this.keeper.whileWriting(
       talk,
-      engine,
-      (options) => engine.writes.chat(messages, { ...samplingOptions(this.settings), ...options }),
-      (piece) => message.content += piece
+      async () => Object.assign(message, await this.run(talk, engine, ask, (piece) => message.content += piece))
     );
-    Object.assign(message, outcome);
     if (this.talk === talk)
       this.announce(outcome.error ?? `Answer: ${splitThought(message.content).answer.slice(0, 2e3)}`);
     this.finish(talk);
@@ -2013,11 +2370,10 @@ var ChatPage = class {
     talk.pieces.push(prompt.length);
     this.text.show(talk, true);
     const options = { ...samplingOptions(this.settings), maxTokens: this.settings.pieceTokens };
-    const outcome = await this.run(
+    const ask = (more) => engine.writes.generate(prompt, { ...options, ...more });
+    const outcome = await this.keeper.whileWriting(
       talk,
-      engine,
-      (more) => engine.writes.generate(prompt, { ...options, ...more }),
-      (piece) => talk.text += piece
+      () => this.run(talk, engine, ask, (piece) => talk.text += piece)
     );
     if (talk.text.length === prompt.length) talk.pieces.pop();
     if (outcome.error) toast(outcome.error);
@@ -2030,28 +2386,31 @@ var ChatPage = class {
   async run(talk, engine, ask, add) {
     const abort = new AbortController();
     this.running = { talk, abort };
+    this.hold();
     talk.model = engine.name;
     talk.updated = Date.now();
     this.followsEnd = true;
     this.draw();
     this.scrollToEnd();
-    history.replaceState(null, "", `${location.pathname}#talk=${talk.id}`);
+    this.address(talk);
     this.announce("Writing");
-    void this.keep(talk);
+    this.keeper.keepSoon(talk);
+    this.keeper.keepAll();
     const outcome = await write(engine, ask, abort.signal, (piece) => {
       add(piece);
+      this.keeper.keepSoon(talk);
       if (this.talk !== talk) return;
       if (talk.kind === "chat") this.thread.grow();
       else this.text.show(talk, true);
       if (this.followsEnd) this.scrollToEnd();
-      this.keepSoon();
     });
     this.running = null;
+    this.hold();
     return outcome;
   }
   finish(talk, outcome) {
     talk.updated = Date.now();
-    void this.keep(talk);
+    void this.keeper.keep(talk);
     if (this.talk !== talk) return this.drawStatus();
     this.draw();
     if (outcome?.stats) byId("status").textContent = statsText(outcome.stats);
@@ -2065,10 +2424,13 @@ var ChatPage = class {
     const { talk, writing } = this;
     const isText = talk.kind === "text";
     document.title = isEmpty(talk) ? "tern chat" : `${titleOf(talk)} · tern`;
+    byId("heading").textContent = isEmpty(talk) ? "" : titleOf(talk);
+    byId("heading").hidden = isEmpty(talk);
     byId("composer").hidden = isText;
     byId("thread").hidden = isText;
-    this.thread.show(isText ? newConversation("chat") : talk, writing);
-    this.text.show(isText ? talk : null, writing);
+    if (isText) this.thread.clear();
+    else this.thread.show(talk, writing || talk.writing);
+    this.text.show(isText ? talk : null, writing || talk.writing);
     this.drawWelcome();
     this.drawSend();
     this.drawStatus();
@@ -2095,13 +2457,15 @@ var ChatPage = class {
   drawSend() {
     const busy = this.running !== null;
     const label = busy ? "Stop (Escape)" : "Send";
-    this.sendButton.replaceChildren(icon(busy ? "stop" : "send"));
-    this.sendButton.setAttribute("aria-label", label);
-    this.sendButton.title = label;
+    if (this.sendButton.title !== label || !this.sendButton.firstChild) {
+      this.sendButton.replaceChildren(icon(busy ? "stop" : "send"));
+      this.sendButton.setAttribute("aria-label", label);
+      this.sendButton.title = label;
+    }
     this.sendButton.disabled = !busy && !this.input.value.trim() && !this.files.hasImages;
   }
   drawStatus() {
-    const elsewhere = this.running && !this.writing ? "Another conversation is being written. " : "";
+    const elsewhere = this.talk.writing && !this.writing ? "Another tab writes this answer. " : this.running && !this.writing ? "Another conversation is being written. " : "";
     byId("status").textContent = elsewhere + (this.pending && this.comes ? "Sent as soon as the model is there." : "");
   }
   inputKey(event) {
@@ -2281,10 +2645,10 @@ var ServerError = class extends Error {
   status;
   code;
 };
-var KEY2 = "tern-server-key";
+var KEY3 = "tern-server-key";
 async function* readEvents(body) {
   const reader = body.getReader();
-  const decoder = new TextDecoder();
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   let rest = "";
   for (; ; ) {
     const { done, value } = await reader.read();
@@ -2307,7 +2671,7 @@ var Client = class _Client {
   }
   static stored() {
     try {
-      return localStorage.getItem(KEY2) ?? "";
+      return localStorage.getItem(KEY3) ?? "";
     } catch {
       return "";
     }
@@ -2315,8 +2679,8 @@ var Client = class _Client {
   useKey(key) {
     this.key = key;
     try {
-      if (key) localStorage.setItem(KEY2, key);
-      else localStorage.removeItem(KEY2);
+      if (key) localStorage.setItem(KEY3, key);
+      else localStorage.removeItem(KEY3);
     } catch {
     }
   }

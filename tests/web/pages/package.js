@@ -175,6 +175,37 @@ export const memory = (question) =>
     worker.postMessage(question);
   });
 
+// What a service worker that wants a model is told; null: there are none here.
+export async function inServiceWorker() {
+  if (!navigator.serviceWorker) return null;
+  const registration = await navigator.serviceWorker.register('/tests/service_worker.js', { type: 'module' });
+  await navigator.serviceWorker.ready;
+  const { port1, port2 } = new MessageChannel();
+  const said = new Promise((done) => (port1.onmessage = ({ data }) => done(data)));
+  registration.active.postMessage(null, [port2]);
+  try {
+    return await said;
+  } finally {
+    await registration.unregister();
+  }
+}
+
+// A callback that throws, beside another call. -> the errors' texts or the texts
+export async function throwingCallback(prompt) {
+  const uncaught = [];
+  addEventListener('error', (e) => uncaught.push(e.message));
+  const onText = () => {
+    throw new RangeError('mine');
+  };
+  const options = { temperature: 0, maxTokens: 32 };
+  const both = [self.tern.generate(prompt, { ...options, onText }), self.tern.generate(prompt, options)];
+  const [first, second] = await Promise.allSettled(both);
+  return { failed: String(first.reason), text: second.value?.text, uncaught };
+}
+
+// U+FEFF among others, through the module and back.
+export const roundTrip = async (text) => self.tern.detokenize(await self.tern.tokenize(text, { bos: false }));
+
 export async function close() {
   await self.tern.close();
 }
