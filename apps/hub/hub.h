@@ -80,9 +80,11 @@ tern_status hub_read_facts(hub_facts *out, const char *path, tern_error *err);
 
 typedef struct hub_pull_progress {
     const char *file;
-    size_t i_file, n_files; // i_file from 0
-    uint64_t done, all;     // bytes of all files
-    bool is_checking;       // reading and checking files already here
+    const char *digest;             // of the file, in hexadecimal; "": not known
+    uint64_t file_done, file_bytes; // of this file; file_bytes 0: not known
+    size_t i_file, n_files;         // i_file from 0
+    uint64_t done, all;             // bytes of all files
+    bool is_checking;               // reading and checking files already here
 } hub_pull_progress;
 
 // Names that stand for a repository and a type: hub_names.inc.

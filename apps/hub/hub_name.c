@@ -171,6 +171,8 @@ bool hub_name_read(hub_name *out, const char *text, size_t n, const char *endpoi
     out->owner = s;
     if (!cut(&out->owner, '/', &out->name)) return false;
     cut(&out->name, '/', &out->inside);
+    if (is_page && !out->inside.len && cut(&out->name, ':', &rest)) // as Ollama's clients say it
+        out->quantization = rest;
     if (is_page) read_page(out);
     if (hub_ends(out->quantization, ".gguf") && !out->inside.len) {
         out->inside = out->quantization;

@@ -36,6 +36,11 @@ static bool tell(pull *p, bool now) {
     double t = tern_seconds();
     if (!p->desc->on_progress || (!now && t - p->told < 0.1)) return true;
     p->told = t;
+    if (p->file) {
+        p->progress.digest = p->file->digest;
+        p->progress.file_bytes = p->file->bytes == UINT64_MAX ? 0 : p->file->bytes;
+        p->progress.file_done = p->have;
+    }
     return p->desc->on_progress(p->desc->user, &p->progress);
 }
 

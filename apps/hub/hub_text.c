@@ -87,6 +87,8 @@ static tern_status read_running(hub_running **list, size_t *n, const tern_json_d
                            .device_bytes = bytes_of(doc, m, "size_vram"),
                            .n_context = (int64_t)bytes_of(doc, m, "context_length")};
         if (!r->name || !r->until) return tern_fail_memory(err, 0);
+        const size_t length = strlen(r->name), tag = strlen(":latest");
+        if (length > tag && !strcmp(r->name + length - tag, ":latest")) r->name[length - tag] = 0;
         if (!strncmp(r->until, "9999", 4)) r->until[0] = 0; // servers write this for "never"
     }
     return TERN_OK;

@@ -48,6 +48,11 @@ static const route routes[] = {
     {"GET", "/api/tags", &error_format_ollama, ollama_tags, NEEDS_KEY},
     {"GET", "/api/ps", &error_format_ollama, ollama_ps, NEEDS_KEY},
     {"POST", "/api/show", &error_format_ollama, ollama_show, NEEDS_NAME},
+    {"POST", "/api/pull", &error_format_ollama, ollama_pull, NEEDS_KEY},
+    {"POST", "/api/create", &error_format_ollama, ollama_create, NEEDS_KEY},
+    {"POST", "/api/copy", &error_format_ollama, ollama_copy, NEEDS_KEY},
+    {"DELETE", "/api/delete", &error_format_ollama, ollama_delete, NEEDS_KEY},
+    {"POST", "/api/push", &error_format_ollama, ollama_push, NEEDS_KEY},
     {"GET", "/api/version", &error_format_ollama, ollama_version, NEEDS_KEY},
     {"POST", "/completion", &error_format_llama, llama_completion, NEEDS_MODEL},
     {"POST", "/completions", &error_format_llama, llama_completion, NEEDS_MODEL},
@@ -156,6 +161,8 @@ static bool find_model(request *req, api_error *e) {
         name = tern_json_str(tern_json_get(&req->body, root, "name"));
     if (req->rule->needs == NEEDS_MODEL_FORM) name = req->form_model;
     if (!name.ptr) name = request_query(req, "model", &room);
+    req->preset = preset_hold(registry_preset(req->server->registry, name));
+    if (req->preset) name = (tern_str){req->preset->from, strlen(req->preset->from)};
     req->model = registry_find(req->server->registry, name, &err);
     if (!req->model)
         api_fail(e, name.len ? 404 : 400, name.len ? "model_not_found" : NULL, "model", "%s",
@@ -213,7 +220,9 @@ static void screen(request *req, api_error *e) {
         req->error_format = r->error_format;
         if (check_key(req, r, e) && check_loaded(req, r, e)) encoding_read(req, e);
     } else if (other) {
-        req->allow = !strcmp(other->method, "GET") ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+        req->allow = !strcmp(other->method, "GET")      ? "GET, HEAD, OPTIONS"
+                     : !strcmp(other->method, "DELETE") ? "DELETE, OPTIONS"
+                                                        : "POST, OPTIONS";
         api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&req->path), other->method);
     } else {
         api_fail(e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&req->path));
@@ -229,8 +238,8 @@ bool request_screen(request *req, api_error *e) {
 }
 
 bool request_takes_body(const request *req) {
-    return req->rule && !strcmp(req->rule->method, "POST") &&
-           tern_str_is(req->http->method, "POST") && !req->refusal;
+    return req->rule && strcmp(req->rule->method, "GET") != 0 &&
+           tern_str_is(req->http->method, req->rule->method) && !req->refusal;
 }
 
 void request_refuse(request *req, const api_error *e) {

@@ -14,6 +14,8 @@
 
 #include "tern.h"
 
+struct hub_pull_desc;
+
 typedef struct serve_list {
     const char *const *items;
     size_t n;
@@ -38,7 +40,14 @@ typedef struct serve_desc {
     tern_model_desc opening; // of each; on_progress: of the first
     double keep_seconds;     // how long an unused model stays open; negative: for ever
     uint64_t models_bytes;   // weights of open models together; 0: no limit
-    const char *codec;       // model that decodes the codes of TTS models to sound; NULL: none
+    // Whether clients may pull, create, copy and delete models: bytes that the folder may have; 0:
+    // those of this machine alone may, and there is no limit.
+    uint64_t manage_bytes;
+    // hub_pull (hub.h), if the program can download, and what it gets; NULL: it cannot.
+    tern_status (*pull)(const struct hub_pull_desc *desc, char **name, size_t *n_new,
+                        tern_error *err);
+    const char *hub_endpoint, *hub_token;
+    const char *codec; // model that decodes the codes of TTS models to sound; NULL: none
     // For each open model.
     tern_session_desc session;
     size_t n_parallel, n_queue; // answers at once; more that may wait

@@ -60,6 +60,7 @@ tern_status server_open(server *s, const serve_desc *desc, void (*wake)(void *us
     size_t n_readers = n < 2 ? 2 : n > 4 ? 4 : (size_t)n;
     TERN_TRY(tasks_open(&s->tasks, 2, desc->n_queue, wake, user, err));
     TERN_TRY(tasks_open(&s->readers, n_readers, desc->n_queue, wake, user, err));
+    TERN_TRY(tasks_open(&s->managers, 2, 16, wake, user, err));
     TERN_TRY(open_codec(s, err));
     TERN_TRY(registry_list(&s->registry, desc, wake, user, err));
     return mcp_server_open(s, err);
@@ -72,6 +73,7 @@ tern_status server_load(server *s, tern_error *err) {
 void server_close(server *s) {
     tasks_close(s->tasks);
     tasks_close(s->readers);
+    tasks_close(s->managers);
     mcp_server_close(s); // before the registry, which closes its model
     registry_close(s->registry);
     tern_model_close(s->codec);
@@ -82,6 +84,7 @@ void server_close(server *s) {
 void server_take_events(server *s) {
     tasks_take_done(s->tasks);
     tasks_take_done(s->readers);
+    tasks_take_done(s->managers);
     if (s->mcp && s->mcp->memory) mcp_memory_take(s);
     registry_take(s->registry);
     for (size_t i = 0; i < s->registry->n; i++)

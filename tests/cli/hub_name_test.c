@@ -33,6 +33,8 @@ TEST(hub_reads_names) {
         {"https://huggingface.co/o/n", "o", "n", "", "", ""},
         {"huggingface.co/o/n/", "o", "n", "", "", ""},
         {"hf.co/o/n", "o", "n", "", "", ""},
+        {"hf.co/o/n:q4_0", "o", "n", "", "q4_0", ""},
+        {"huggingface.co/o/n:a.gguf", "o", "n", "a.gguf", "", ""},
         {"https://huggingface.co/o/n/resolve/v2/x/a.gguf?download=true", "o", "n", "x/a.gguf", "",
          "v2"},
         {"https://huggingface.co/o/n/tree/main", "o", "n", "", "", ""},

@@ -998,7 +998,7 @@ def folder_of_models():
 
 
 def open_models(s):
-    return sorted(m["name"] for m in json.loads(s.ask("GET", "/api/ps")[2])["models"])
+    return sorted(m["name"].removesuffix(":latest") for m in json.loads(s.ask("GET", "/api/ps")[2])["models"])
 
 
 def wait_for_open(s, names, seconds=PATIENCE):
@@ -1028,7 +1028,7 @@ def test_a_folder_of_models():
     check([m["id"] for m in listed] == ["a", "b", "ranker", "gpt-4"], listed)
     check([m["capabilities"] for m in listed] == [["completion"], ["completion"], ["rerank"], ["completion"]], listed)
     check({m["status"]["value"] for m in listed} == {"unloaded"} and listed[0]["meta"]["n_params"] > 1e6, listed)
-    check([m["name"] for m in json.loads(s.ask("GET", "/api/tags")[2])["models"]] == ["a", "b", "ranker", "gpt-4"])
+    check([m["name"] for m in json.loads(s.ask("GET", "/api/tags")[2])["models"]] == ["a:latest", "b:latest", "ranker:latest", "gpt-4:latest"])
     check('skipped model="broken"' in s.read_log() and open_models(s) == [], s.read_log())
     ask = dict(SAMPLING, prompt=PROMPT, max_tokens=20)
     text = run("-p", PROMPT, "-n", "20", "--temp", "0.9", "--seed", "7")["text"]

@@ -13,6 +13,7 @@ typedef struct serve_args {
     int cache_scope;
     int port, n_parallel, n_queue, n_connections, n_client_connections, idle, lame_duck, drain;
     const char *cache_folder, *slot_folder;
+    uint64_t manage; // bytes
     uint64_t models_memory, cache_memory, cache_device, cache_disk, body, inflight;
     bool no_page, mcp;
     const char *memory, *embedder, *reranker, *codec;

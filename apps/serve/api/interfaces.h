@@ -67,6 +67,11 @@ void ollama_tags(request *req);
 void ollama_ps(request *req);
 void ollama_show(request *req);
 void ollama_version(request *req);
+void ollama_pull(request *req); // ollama_manage.c
+void ollama_create(request *req);
+void ollama_copy(request *req);
+void ollama_delete(request *req);
+void ollama_push(request *req);
 
 // llama-server
 void llama_completion(request *req);

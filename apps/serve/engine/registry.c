@@ -149,7 +149,10 @@ void registry_refresh(registry *r) {
         registry_drop(s);
     }
     hub_list_free(&found);
+    presets_refresh(&r->presets, r->desc->folder);
 }
+
+void registry_look_again(registry *r) { r->looked = 0; }
 
 // ---- Finding -----------------------------------------------------------------------------------
 
@@ -231,6 +234,12 @@ served *registry_find(registry *r, tern_str name, tern_error *err) {
     return name.len ? look_up(r, name, err) : find_default(r, err);
 }
 
+preset *registry_preset(registry *r, tern_str name) {
+    if (!r->desc->folder || !name.len) return NULL;
+    registry_refresh(r);
+    return presets_find(&r->presets, name);
+}
+
 const char *served_ability(const served *s) {
     const bool is_language = !strcmp(s->facts.kind, "language") && !s->facts.transcribes;
     bool writes = s->state == SERVED_OPEN ? s->generates : is_language;
@@ -267,6 +276,13 @@ tern_str registry_name(registry *r, size_t i, served **model) {
         if (!s || i-- > 0) continue;
         *model = s;
         return alias_name(alias);
+    }
+    for (size_t k = 0; k < r->presets.n; k++) {
+        const preset *p = r->presets.list[k];
+        served *s = look_up(r, (tern_str){p->from, strlen(p->from)}, NULL);
+        if (!s || i-- > 0) continue;
+        *model = s;
+        return (tern_str){p->name, strlen(p->name)};
     }
     return (tern_str){NULL, 0};
 }
@@ -372,6 +388,7 @@ void registry_close(registry *r) {
     tasks_close(r->opener);
     for (size_t i = 0; i < r->n; i++) free_served(r->list[i]);
     tern_free(r->list);
+    presets_free(&r->presets);
     tern_free(r->owners);
     tern_free(r);
 }

@@ -9,6 +9,7 @@
 #include "apps/hub/hub.h"
 #include "apps/serve/http/task.h"
 #include "apps/serve/engine/metrics.h"
+#include "apps/serve/engine/presets.h"
 #include "apps/serve/engine/scheduler.h"
 #include "apps/serve/serve.h"
 #include "base/strbuf.h"
@@ -87,9 +88,10 @@ struct registry {
     uint64_t *owners; // [n_owners] of texts (prefix_cache.h): one for each key, if keys have
                       // separate texts
     size_t n_owners;
-    served *wanted; // models that wait for memory, oldest first
-    double looked;  // seconds: when the folder was last scanned
-    bool is_first;  // the first model of the command line is opening
+    served *wanted;  // models that wait for memory, oldest first
+    presets presets; // of the folder
+    double looked;   // seconds: when the folder was last scanned
+    bool is_first;   // the first model of the command line is opening
     bool stopping;
 };
 
@@ -105,6 +107,10 @@ void registry_close(registry *r); // waits for models being opened. NULL is allo
 // Finds a model by any of its names or an alias; an empty name means the first one given, or the
 // only one. NULL: none, and err says why.
 served *registry_find(registry *r, tern_str name, tern_error *err);
+// The preset of that name, if it is none of a model; NULL: none.
+preset *registry_preset(registry *r, tern_str name);
+// The next registry_refresh scans the folder: a file has come or gone.
+void registry_look_again(registry *r);
 // Scans the folder again, if the last scan is seconds old, for new, changed and missing models.
 void registry_refresh(registry *r);
 // What it does: "completion", "embedding", "rerank".

@@ -83,6 +83,11 @@ static bool is_listed(const serve_list *list, tern_str name) {
     return false;
 }
 
+bool host_is_here(const serve_desc *d, tern_str host) {
+    const tern_str own = {d->host ? d->host : "", d->host ? strlen(d->host) : 0};
+    return !d->socket && is_loopback_address(own) && is_loopback(without_port(host));
+}
+
 bool host_is_allowed(const serve_desc *d, tern_str host) {
     tern_str name = without_port(host);
     tern_str own = {d->host ? d->host : "", d->host ? strlen(d->host) : 0};

@@ -13,6 +13,8 @@ size_t find_key(const serve_list *keys, tern_str key);
 // this server (DNS rebinding), but cannot make a browser send another Host, nor a key. So a server
 // without keys, or on a loopback address, or with a list of names, accepts only an address,
 // localhost, the machine's name and the listed names; "*" accepts any.
+// Whether the server listens on this machine alone, and is asked by a name that no other has.
+bool host_is_here(const serve_desc *d, tern_str host);
 bool host_is_allowed(const serve_desc *d, tern_str host);
 // Whether pages of an origin may send requests: this host's, this machine's, and the allowed ones.
 bool origin_is_allowed(const serve_desc *d, tern_str origin, tern_str host);

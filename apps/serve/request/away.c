@@ -122,6 +122,7 @@ static void end_task(request *req) {
 static void free_request(request *req) {
     tern_json_free(&req->body);
     tern_strbuf_free(&req->text);
+    tern_strbuf_free(&req->merged);
     http_reader_free(&req->reader);
 }
 

@@ -140,7 +140,7 @@ static bool is_head(const request *req) { return tern_str_is(req->http->method, 
 // What a page may send: any header field, since clients have many of their own.
 static void put_permissions(tern_strbuf *out, const request *req) {
     tern_str asked = http_field_of(req->http, "access-control-request-headers");
-    http_put_field(out, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    http_put_field(out, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     tern_strbuf_puts(out, "Access-Control-Allow-Headers: ");
     if (asked.len)
         tern_strbuf_append(out, asked.ptr, asked.len);

@@ -51,7 +51,18 @@ static void on_ready(model_wait *w, const tern_error *err) {
     reply_error(req, &e);
 }
 
-void request_handle(request *req) { request_do(req, req->n_body, req->handle, NULL); }
+// With what belongs to the name that it gave the model.
+static void handle_preset(request *req) {
+    api_error e = {0};
+    if (!req->is_preset && !preset_merge(req, &e))
+        reply_error(req, &e);
+    else
+        req->handle(req);
+}
+
+void request_handle(request *req) {
+    request_do(req, req->n_body, req->preset ? handle_preset : req->handle, NULL);
+}
 
 static void ask_registry(request *req) { registry_ask(req->model, &req->wait); }
 
@@ -66,6 +77,7 @@ void request_free_parts(request *req) {
     if (req->mcp) req->free_mcp(req);
     texts_free(req->texts);
     heard_free(req->heard);
+    preset_release(req->preset);
     generation_free(req->generation);
     tern_free(req->refusal);
 }

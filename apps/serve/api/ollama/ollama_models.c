@@ -30,7 +30,7 @@ static void make_digest(const served *s, char out[65]) {
         snprintf(out + 16 * i, 17, "%016llx", (unsigned long long)hash);
 }
 
-static void put_details(tern_json_writer *w, const served *s) {
+static void put_details(tern_json_writer *w, const served *s, const preset *p) {
     const hub_facts *f = &s->facts;
     char size[24];
     double n = (double)f->n_weights;
@@ -39,7 +39,7 @@ static void put_details(tern_json_writer *w, const served *s) {
     else
         snprintf(size, sizeof size, "%.1fM", n / 1e6);
     tern_json_open(w, "details", '{');
-    tern_json_put_text(w, "parent_model", "");
+    tern_json_put_text(w, "parent_model", p ? p->from : "");
     tern_json_put_text(w, "format", f->is_gguf ? "gguf" : "safetensors");
     tern_json_put_text(w, "family", f->architecture);
     tern_json_open(w, "families", '[');
@@ -50,17 +50,26 @@ static void put_details(tern_json_writer *w, const served *s) {
     tern_json_close(w, '}');
 }
 
+// Ollama's names have a tag, and clients compare them whole.
+static void put_name(tern_json_writer *w, const char *key, tern_str name) {
+    tern_strbuf all = {0};
+    tern_strbuf_append(&all, name.ptr, name.len);
+    if (!memchr(name.ptr, ':', name.len)) tern_strbuf_puts(&all, ":latest");
+    tern_json_put_bytes(w, key, tern_strbuf_text(&all), all.len);
+    w->out->failed |= all.failed;
+    tern_strbuf_free(&all);
+}
+
 // Leaves the object open in *w.
 static void open_model(tern_json_writer *w, tern_str name, const served *s) {
     char digest[65];
     make_digest(s, digest);
     tern_json_open(w, NULL, '{');
-    tern_json_put_bytes(w, "name", name.ptr, name.len);
-    tern_json_put_bytes(w, "model", name.ptr, name.len);
+    put_name(w, "name", name);
+    put_name(w, "model", name);
     date_put(w, "modified_at", (time_t)s->about.modified);
     tern_json_put_int(w, "size", s->facts.file_bytes);
     tern_json_put_text(w, "digest", digest);
-    put_details(w, s);
 }
 
 void ollama_tags(request *req) {
@@ -74,6 +83,7 @@ void ollama_tags(request *req) {
     tern_json_open(&w, "models", '[');
     for (size_t i = 0; (name = registry_name(r, i, &s)).ptr; i++) {
         open_model(&w, name, s);
+        put_details(&w, s, presets_find(&r->presets, name));
         tern_json_close(&w, '}');
     }
     tern_json_close(&w, ']');
@@ -101,6 +111,7 @@ void ollama_ps(request *req) {
         const served *s = r->list[i];
         if (s->state != SERVED_OPEN) continue;
         open_model(&w, (tern_str){s->about.name, strlen(s->about.name)}, s);
+        put_details(&w, s, NULL);
         put_end(&w, s);
         tern_json_put_int(&w, "size_vram", (int64_t)s->info.device_memory.now);
         tern_json_put_int(&w, "context_length", s->n_context);
@@ -138,18 +149,75 @@ static void put_info(tern_json_writer *w, const hub_facts *f) {
     tern_json_close(w, '}');
 }
 
+// ---- /api/show ---------------------------------------------------------------------------------
+
+// As in a Modelfile: one line for each value.
+static void put_parameter(tern_strbuf *out, const char *before, tern_str name,
+                          const tern_json_doc *doc, const tern_json *value) {
+    tern_json_writer w = {.out = out};
+    tern_strbuf_printf(out, "%s%.*s ", before, (int)name.len, name.ptr);
+    tern_json_put_value(&w, NULL, doc, value);
+    tern_strbuf_putc(out, '\n');
+}
+
+static void put_parameters(tern_strbuf *out, const char *before, const tern_json_doc *doc,
+                           const tern_json *list) {
+    for (const tern_json *key = list ? tern_json_first(doc, list) : NULL; key;
+         key = tern_json_next(doc, list, key)) {
+        const tern_json *value = tern_json_value_of(doc, key);
+        const tern_json *item =
+            tern_json_is(value, TERN_JSON_ARRAY) ? tern_json_first(doc, value) : value;
+        for (; item; item = item == value ? NULL : tern_json_next(doc, value, item))
+            put_parameter(out, before, tern_json_str(key), doc, item);
+    }
+}
+
+static void put_modelfile(tern_json_writer *w, const served *s, const tern_json_doc *doc,
+                          const tern_json *root) {
+    tern_strbuf text = {0};
+    const tern_str system = tern_json_str(tern_json_get(doc, root, "system"));
+    tern_strbuf_printf(&text, "FROM %s\n", s->about.name);
+    put_parameters(&text, "PARAMETER ", doc, tern_json_get(doc, root, "parameters"));
+    if (system.len)
+        tern_strbuf_printf(&text, "SYSTEM \"\"\"%.*s\"\"\"\n", (int)system.len, system.ptr);
+    tern_json_put_bytes(w, "modelfile", tern_strbuf_text(&text), text.len);
+    tern_strbuf_clear(&text);
+    put_parameters(&text, "", doc, tern_json_get(doc, root, "parameters"));
+    tern_json_put_bytes(w, "parameters", tern_strbuf_text(&text), text.len);
+    w->out->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+static void put_preset(tern_json_writer *w, const served *s, const preset *p) {
+    static const char *const names[] = {"system", "license"};
+    tern_json_doc doc = {0};
+    if (p) w->out->failed |= tern_json_parse(&doc, p->json, p->n_json, NULL) != TERN_OK;
+    const tern_json *root = p && doc.n_nodes ? tern_json_root(&doc) : NULL;
+    put_modelfile(w, s, &doc, root);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const tern_json *value = root ? tern_json_get(&doc, root, names[i]) : NULL;
+        if (value) tern_json_put_value(w, names[i], &doc, value);
+    }
+    const tern_json *talk = root ? tern_json_get(&doc, root, "messages") : NULL;
+    if (talk) tern_json_put_value(w, "messages", &doc, talk);
+    tern_json_free(&doc);
+}
+
 void ollama_show(request *req) {
     const served *s = req->model;
+    const preset *p = req->preset;
+    const char *name = p ? p->name : s->about.name;
     tern_strbuf out = {0};
     tern_json_writer w = {.out = &out};
-    open_model(&w, (tern_str){s->about.name, strlen(s->about.name)}, s);
-    tern_json_put_text(&w, "modelfile", "");
-    tern_json_put_text(&w, "parameters", "");
+    open_model(&w, (tern_str){name, strlen(name)}, s);
+    put_details(&w, s, p);
+    put_preset(&w, s, p);
     tern_json_put_text(&w, "template", "");
     put_info(&w, &s->facts);
     tern_json_open(&w, "capabilities", '[');
     tern_json_put_text(&w, NULL, served_ability(s));
     if (served_sees(s)) tern_json_put_text(&w, NULL, "vision");
+    if (served_fills(s)) tern_json_put_text(&w, NULL, "insert");
     tern_json_close(&w, ']');
     tern_json_close(&w, '}');
     reply_json(req, &out);
