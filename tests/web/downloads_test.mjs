@@ -85,6 +85,31 @@ test('downloads: a file that is not there is said at once', { seconds: 30 }, asy
   t.check(seconds < 25, `${seconds} s`); // not after the many tries of a network that fails
 });
 
+// Counted are tries, not seconds. Seen to fail: six tries over 16 seconds without a word, then "Failed to fetch".
+for (const which of ['chromium', 'firefox', 'webkit'])
+  test(`downloads: why a server gives no answer is said, in ${which}`, { seconds: 30 }, async (t) => {
+    const page = await PackagePage.open(t, which, { server: await t.serve({ roots: webRoots, isolated: false }) });
+    const other = await t.serve({ roots: webRoots, isolated: false });
+    const refused = await page.call('load', other.url + modelPath, { text });
+    t.equal(refused.error?.code, 'network', 'code');
+    t.check(/answers, but does not let pages of .* read from it \(CORS/.test(refused.error?.message), `"${refused.error?.message}"`);
+    t.equal(refused.retries, [], 'it is not tried again');
+    await other.close();
+    const gone = await page.call('load', other.url + modelPath, { text });
+    t.check(/127\.0\.0\.1:\d+ cannot be reached.*after 3 tries$/.test(gone.error?.message), `"${gone.error?.message}"`);
+    t.equal(gone.retries?.map((reason) => /cannot be reached/.test(reason)), [true, true], 'each try is told');
+    t.equal(await page.call('list'), [], 'nothing is listed');
+    if (which === 'webkit') return; // has no storage in these tests
+    // Many at once, under two names of a hub, download once and never fail.
+    const siblings = [{ rfilename: 'model.gguf', size, lfs: { sha256: modelHash, size } }];
+    const files = { '/api/models/o/r/revision/main': JSON.stringify({ sha: 'c0ffee', siblings }), [hubFile]: modelBytes };
+    const hub = await t.serve({ roots: { '/': (path) => files[path] }, cors: true });
+    const names = ['hf:o/r', 'hf:o/r/model.gguf', `${hub.url}/o/r/resolve/main/model.gguf`];
+    t.equal(await page.call('loadTogether', [...names, ...names], { hub: { baseUrl: hub.url } }), [], 'errors');
+    t.equal(hub.sent(hubFile), size, 'bytes sent');
+    t.equal((await page.call('list')).length, 1, 'stored models');
+  });
+
 // A server laid out like Hugging Face, with one file, of which it says the checksum.
 const hubFile = '/o/r/resolve/c0ffee/model.gguf';
 async function openHub(t, sha256) {

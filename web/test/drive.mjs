@@ -126,7 +126,7 @@ const TESTS = {
     await page.evaluate(() => localStorage.setItem('tern-chat-settings', JSON.stringify({ temperature: 0 })));
     await page.reload();
     await ready(page);
-    await page.type('#input', 'Tell me a long story.');
+    await page.type('#input', 'Write a bedtime story about a fox.');
     await page.keyboard.press('Enter');
     await page.waitForFunction(
       () => document.querySelector('.message.assistant .answer')?.textContent.length > 20,

@@ -12,7 +12,9 @@ export async function load(source, { text, abortAfter, keep, ...options } = {}) 
   const phases = [];
   const stop = new AbortController();
   let abortedAt;
-  const onProgress = ({ phase, loaded, total }) => {
+  const retries = [];
+  const onProgress = ({ phase, loaded, total, reason }) => {
+    if (phase === 'retry') retries.push(reason);
     if (phases.at(-1)?.phase === phase) phases.pop();
     phases.push({ phase, loaded, total });
   };
@@ -34,8 +36,16 @@ export async function load(source, { text, abortAfter, keep, ...options } = {}) 
   } catch (e) {
     await tern?.close();
     const afterAbort = abortedAt && (performance.now() - abortedAt) / 1000;
-    return { error: problem(e), phases, afterAbort, seconds: seconds() };
+    return { error: problem(e), phases, retries, afterAbort, seconds: seconds() };
   }
+}
+
+// Several loads of one model at once, in workers of their own. -> the errors
+export async function loadTogether(sources, options) {
+  const loads = sources.map((source) => Tern.load(source, { device: 'wasm', threads: 1, ...options }));
+  const done = await Promise.allSettled(loads);
+  for (const one of done) await one.value?.close();
+  return done.filter((one) => one.reason).map((one) => problem(one.reason));
 }
 
 // A source that cannot be sent to a page: made there from a file of the test server.
