@@ -775,6 +775,12 @@ typedef struct tern_token_logprob {
 // used again.
 TERN_API const tern_token_logprob *tern_session_token_logprobs(const tern_session *session,
                                                                size_t *n_tokens, size_t *n_each);
+// The same from a row of logits [n_vocab], as tern_session_logits gives it: out [n_each] gets `id`,
+// then the n_each - 1 most likely tokens, in order; of equal ones the lower id comes first. What a
+// small vocabulary leaves over gets `id`. Natural logarithms, from a sum in double; NaN if the row
+// has a NaN. TERN_ERR_ARGUMENT: id is not a token. Any thread; allocates nothing.
+TERN_API tern_status tern_rank_logprobs(const float *logits, int32_t n_vocab, int32_t id,
+                                        tern_token_logprob *out, size_t n_each, tern_error *err);
 
 // ---- Many sessions at once ----------------------------------------------------------------------
 

@@ -577,10 +577,6 @@ bool tern_group_leave(tern_session *s);
 // Ends its generation in the group, at once or when the step that computes it is done.
 void tern_group_stop(tern_session *s);
 
-// Writes ln p of id from a row of scores, then the n - 1 likeliest ids with theirs.
-void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
-                        size_t n);
-
 // Fails: NaN and infinity come from the weights, and no choice among them means anything.
 tern_status tern_session_fail_scores(const tern_session *s, tern_error *err);
 

@@ -189,6 +189,7 @@ static void call_with_nothing(void) {
     FAILS(tern_session_sync, NULL, NULL, 0, NULL);
     FAILS(tern_session_logits, NULL, NULL, 0, NULL);
     FAILS(tern_session_logprobs, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_rank_logprobs, NULL, 0, 0, NULL, 0);
     FAILS(tern_session_save, NULL, NULL);
     FAILS(tern_session_load, NULL, NULL);
     FAILS(tern_session_peek, NULL, NULL, NULL);

@@ -1,41 +1,10 @@
 #include "apps/serve/api/prompt_scores.h"
 
 #include <math.h>
-#include <string.h>
 #include "apps/serve/request/away.h"
 #include "base/alloc.h"
 
 #define SCORES_BYTES (8 << 20) // of logits at a time: those of a few tokens, between two pauses
-
-// ---- One row -----------------------------------------------------------------------------------
-
-// The n best of a row of logits, in order.
-static size_t find_best(const float *logits, int32_t n_vocab, tern_token_logprob *best, size_t n) {
-    size_t have = 0;
-    for (int32_t i = 0; i < n_vocab && n; i++) {
-        if (have == n && !(logits[i] > best[n - 1].logprob)) continue;
-        size_t at = have < n ? have++ : n - 1;
-        for (; at > 0 && logits[i] > best[at - 1].logprob; at--) best[at] = best[at - 1];
-        best[at] = (tern_token_logprob){i, logits[i]};
-    }
-    return have;
-}
-
-// Scores of a token and of the most likely ones in its place.
-static void score(const float *logits, int32_t n_vocab, int32_t id, tern_token_logprob *row,
-                  size_t n_each) {
-    float most = -INFINITY;
-    double sum = 0;
-    for (int32_t i = 0; i < n_vocab; i++)
-        if (logits[i] > most) most = logits[i];
-    for (int32_t i = 0; i < n_vocab; i++) sum += (double)expf(logits[i] - most);
-    const float all = most + (float)log(sum);
-    row[0] = (tern_token_logprob){id, logits[id]};
-    const size_t n = 1 + find_best(logits, n_vocab, row + 1, n_each - 1);
-    for (size_t k = 0; k < n; k++) row[k].logprob -= all;
-}
-
-// ---- Prompts, away -----------------------------------------------------------------------------
 
 static bool go_on(request *req) {
     if (request_is_cancelled(req)) return false;
@@ -55,8 +24,8 @@ static tern_status score_prompt(request *req, generation_prompt *p, float *logit
         n = p->n_ids - 1 - i < n_rows ? p->n_ids - 1 - i : n_rows;
         status = tern_session_logits(session, p->ids + i, n, logits, err);
         for (size_t k = 0; k < n && status == TERN_OK; k++)
-            score(logits + k * n_vocab, s->info.n_vocab, p->ids[i + k + 1],
-                  p->scores + (i + k + 1) * n_each, n_each);
+            status = tern_rank_logprobs(logits + k * n_vocab, s->info.n_vocab, p->ids[i + k + 1],
+                                        p->scores + (i + k + 1) * n_each, n_each, err);
     }
     tern_session_close(session);
     return status;

@@ -14,6 +14,7 @@ import queue
 import threading
 import weakref
 from collections import deque
+from dataclasses import replace
 from typing import Any, Callable, Deque, Dict, Iterator, List, Literal, NamedTuple, Optional, Sequence, Tuple
 
 from . import _c as c
@@ -360,12 +361,14 @@ class Engine:
         rows = lib.tern_session_token_logprobs(job.session._pointer, ctypes.byref(n_tokens), ctypes.byref(n_each))
         first, job.n_logprobs = job.n_logprobs, n_tokens.value
         each = n_each.value
-        job.logprobs += [self._logprob(rows[i * each], [self._logprob(rows[i * each + k]) for k in range(1, each)])
-                         for i in range(first, n_tokens.value)]
+        job.logprobs += [token_logprob(self._model, rows[i * each : (i + 1) * each]) for i in range(first, n_tokens.value)]
 
-    def _logprob(self, row: Any, top: Sequence[TokenLogprob] = ()) -> TokenLogprob:
-        raw = token_piece(self._model, row.id)
-        return TokenLogprob(row.id, raw.decode("utf-8", "replace"), raw, row.logprob, list(top))
+
+def token_logprob(model: Handle, row: Sequence[Any]) -> TokenLogprob:
+    """A row of tern_token_logprob: the token, then the most likely ones in its place."""
+    raws = [token_piece(model, at.id) for at in row]
+    first, *top = (TokenLogprob(at.id, raw.decode("utf-8", "replace"), raw, at.logprob) for at, raw in zip(row, raws))
+    return replace(first, top=top)
 
 
 def token_piece(model: Handle, token: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Literal, Mappi
 from . import _c as c
 from ._answer import Answer
 from ._arrays import free, inputs_array, int32_array, numpy_for, optional_float, outputs_array, pointer, taken
-from ._engine import Asked, Engine, token_piece
+from ._engine import Asked, Engine, token_logprob, token_piece
 from ._grammar import Grammar, choice_arguments, grammar_arguments
 from ._library import (
     Callbacks, Handle, Ids, Path, choice, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of,
@@ -26,12 +26,13 @@ from ._messages import (
 from ._openai import chunks_of, completion_of, options_of
 from ._parts import Part, Splitter, parts_of
 from ._images import Label, Image, Images, listed
-from ._results import DeviceMemory, EmbeddingInfo, MediaInfo, ModelInfo
+from ._results import DeviceMemory, EmbeddingInfo, MediaInfo, ModelInfo, TokenLogprob
 from ._session import Session
 from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
 
 if TYPE_CHECKING:
     import numpy
+    import numpy.typing
     from typing_extensions import Unpack
 
 OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; returning False stops it
@@ -159,6 +160,17 @@ class Model:
     def token_piece(self, token: int) -> bytes:
         """The bytes that a token adds in the middle of a text: perhaps part of a character."""
         return token_piece(self._handle, token)
+
+    def rank_logprobs(self, logits: "numpy.typing.ArrayLike", token: int, top_logprobs: int = 0) -> TokenLogprob:
+        """ln p of a token, and of the most likely ones in its place, from a row of Session.logits."""
+        np = numpy_for("Model.rank_logprobs")
+        row = np.ascontiguousarray(logits, dtype=np.float32)
+        if row.ndim != 1:
+            refuse("the logits have %d dimensions; one row of them is expected" % row.ndim)
+        top = whole("top_logprobs", top_logprobs, 0, row.size)
+        out = (c.tern_token_logprob * (1 + top))()
+        Callbacks().run(lib.tern_rank_logprobs, pointer(row, ctypes.c_float), row.size, token_id(token), out, len(out))
+        return token_logprob(self._handle, list(out))
 
     def token_text(self, token: int) -> Optional[bytes]:
         """The vocabulary entry, as stored; None: no such id."""

@@ -236,6 +236,17 @@ class Vectors(unittest.TestCase):
 
 @needs_numpy
 class Scores(unittest.TestCase):
+    def test_rows_are_ranked_as_answers_are(self):
+        with tern.Model(STORIES) as model, model.session() as session:
+            told = model.generate("Once upon a time", max_tokens=1, temperature=0, logprobs=True, top_logprobs=3)
+            told.text
+            logits = session.logits(model.tokenize("Once upon a time"))
+            self.assertEqual(model.rank_logprobs(logits[-1], told.ids[0], top_logprobs=3), told.logprobs[0])
+            self.assertEqual(model.rank_logprobs(list(logits[-1]), told.ids[0]).top, [])
+            for wrong in (lambda: model.rank_logprobs(logits, 1), lambda: model.rank_logprobs(logits[0], logits.shape[1]),
+                          lambda: model.rank_logprobs(logits[0], 1, top_logprobs=-1)):
+                self.assertRaises(tern.TernError, wrong)
+
     def test_logits_of_other_programs(self):
         want = golden("qwen3")
         ids = want["input_ids"].tolist()

@@ -495,8 +495,8 @@ static tern_status keep_logprobs(tern_generation *g, const float *logits, int32_
     if (tern_array_reserve(TERN_MEM_SESSION, &s->token_logprobs, &s->token_logprobs_capacity,
                            n_used, n) != 0)
         return tern_fail_memory(err, (n_used + n) * sizeof *s->token_logprobs);
-    tern_rank_logprobs(logits, (size_t)s->model->info.n_vocab, id, s->token_logprobs + n_used, n);
-    return TERN_OK;
+    return tern_rank_logprobs(logits, s->model->info.n_vocab, id, s->token_logprobs + n_used, n,
+                              err);
 }
 
 static const float *row_of(const tern_generation *g, const tern_scores *x, size_t row) {

@@ -25,21 +25,33 @@ static double log_probability(const float *logits, size_t n, int32_t target, int
     return (double)logits[target] - (double)logits[top] - log_sum;
 }
 
-void tern_rank_logprobs(const float *logits, size_t n_vocab, int32_t id, tern_token_logprob *out,
-                        size_t n) {
+// Puts id into the n best in best[0 .. n), of which there are *n_best; ties stay by id.
+static void insert(const float *logits, int32_t id, tern_token_logprob *best, size_t n,
+                   size_t *n_best) {
+    if (*n_best == n && (n == 0 || !(logits[id] > logits[best[n - 1].id]))) return;
+    size_t at = *n_best < n ? (*n_best)++ : n - 1;
+    for (; at > 0 && logits[id] > logits[best[at - 1].id]; at--) best[at] = best[at - 1];
+    best[at].id = id;
+}
+
+tern_status tern_rank_logprobs(const float *logits, int32_t n_vocab, int32_t id,
+                               tern_token_logprob *out, size_t n_each, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(logits);
+    TERN_NEED_ARRAY(out, n_each);
+    if (id < 0 || id >= n_vocab)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "token %d of a vocabulary of %d", (int)id,
+                         (int)n_vocab);
+    if (n_each == 0) return TERN_OK;
     double log_sum;
-    size_t top = greatest(logits, n_vocab, &log_sum), n_top = 0;
-    for (size_t i = 0; i < n_vocab && n > 1; i++) { // insertion; ties by id
-        if (n_top == n - 1 && logits[i] <= logits[out[n_top].id]) continue;
-        size_t place = n_top < n - 1 ? ++n_top : n_top;
-        for (; place > 1 && logits[i] > logits[out[place - 1].id]; place--)
-            out[place] = out[place - 1];
-        out[place].id = (int32_t)i;
-    }
+    size_t top = greatest(logits, (size_t)n_vocab, &log_sum), n_best = 0;
+    for (int32_t i = 0; i < n_vocab && n_each > 1; i++)
+        insert(logits, i, out + 1, n_each - 1, &n_best);
     out[0].id = id;
-    for (size_t i = n_top + 1; i < n; i++) out[i].id = id; // the vocabulary is smaller than n_top
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 1 + n_best; i < n_each; i++) out[i].id = id;
+    for (size_t i = 0; i < n_each; i++)
         out[i].logprob = (float)((double)logits[out[i].id] - (double)logits[top] - log_sum);
+    return TERN_OK;
 }
 
 static tern_status need_scores(tern_session *s, tern_error *err) {
