@@ -2,13 +2,15 @@
 //
 // Shapes are those of BitNet b1.58 2B-4T. Matrices are larger than any cache; each thread has its
 // own rows, as in the engine. Best of several runs; GB/s counts the bytes of the weights or of the
-// cache (for rows: all that is read and written), GMAC/s the multiplications.
+// cache, GMAC/s the multiplications. "calls" has each kernel of the table once more, in all its
+// forms, on a row in the cache.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "base/alloc.h"
+#include "kernels/cpu/float/checks/float_calls.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernels.h"
 
@@ -247,73 +249,43 @@ static void bench_attention(const tern_cpu_kernels *kernels, int n_threads) {
     }
 }
 
-// ---- rows --------------------------------------------------------------------------------------
+// ---- every kernel of the table -----------------------------------------------------------------
 
-enum {
-    ROW_RMS_NORM,
-    ROW_QUANTIZE,
-    ROW_RELU2_GLU,
-    ROW_SILU_GLU,
-    ROW_ADD,
-    ROW_ROPE,
-    ROW_KV_STORE,
-    ROW_ARGMAX,
-    ROW_HEAD_NORM,
-    N_ROW_KERNELS
-};
-static const char *const row_names[] = {"rms_norm",     "quantize_i8", "glu relu2",
-                                        "glu silu",     "add",         "rope",
-                                        "kv_store F16", "argmax",      "rms_norm by head"};
+enum { N_CALLS = 2000 };
 
-// n_rows rows of n_in floats, walked over 30 times as by the layers of a model.
-static void run_rows(const job *j, int thread, int n_threads) {
-    size_t first, last, n = j->n_in;
-    float inv;
-    int32_t sum;
-    share(j->n_rows, 1, thread, n_threads, &first, &last);
-    uint8_t *cache = (uint8_t *)j->w + (size_t)thread * (1 << 20);
-    for (size_t r = first; r < last; r++) {
-        const float *x = j->x + r % 64 * n, *w = j->x + (r + 1) % 64 * n;
-        float *y = j->y + r % 64 * n;
-        switch (j->n_tokens) { // which kernel
-        case ROW_RMS_NORM: j->k->rms_norm(y, x, w, n, 1e-5f); break;
-        case ROW_QUANTIZE: j->k->quantize_i8((int8_t *)y, &inv, &sum, x, n); break;
-        case ROW_RELU2_GLU: j->k->glu(y, x, w, n, TERN_ACT_RELU2); break;
-        case ROW_SILU_GLU: j->k->glu(y, x, w, n, TERN_ACT_SILU); break;
-        case ROW_ADD: j->k->add(y, y, x, n); break;
-        case ROW_ROPE:
-            for (size_t i = 0; i + 128 <= n; i += 128) j->k->rope(y + i, x, x + 64, 128, true);
-            break;
-        case ROW_KV_STORE:
-            for (size_t i = 0; i + 128 <= n; i += 128) {
-                uint8_t *block = cache + r % 512 / 16 * (16 * 128 * 2);
-                j->k->kv_store(&(tern_kv_store_args){block, block + (1 << 19), x + i, x + i,
-                                                     TERN_DTYPE_F16, r % 16, 128});
-            }
-            break;
-        case ROW_HEAD_NORM:
-            for (size_t i = 0; i + 128 <= n; i += 128) j->k->rms_norm(y + i, x + i, w, 128, 1e-6f);
-            break;
-        default: *y = (float)j->k->argmax(x, n);
-        }
-    }
+// x: float_call_data; y: what each thread writes, then its scratch; first_pos: the form; w: the row
+// of the table.
+static void run_call(const job *j, int thread, int n_threads) {
+    const float_call_data *d = (const void *)j->x;
+    const float_call *c = j->w;
+    float *y = j->y + (size_t)thread * 2 * FLOAT_CALL_ROOM;
+    const float_call_args a = {d->x, d->w, d, j->n_in, (int)j->first_pos, y, y + FLOAT_CALL_ROOM};
+    for (int i = thread; i < N_CALLS; i += n_threads) c->call(j->k, &a);
 }
 
-static void bench_rows(const tern_cpu_kernels *kernels, int n_threads) {
-    const tern_float_kernels *k = kernels->f;
-    for (size_t what = 0; what < N_ROW_KERNELS; what++) {
-        job j = {.k = k, .run = run_rows, .n_rows = 512 * 30, .n_in = 2560, .n_tokens = what};
-        char name[64];
-        if (what == ROW_RELU2_GLU || what == ROW_SILU_GLU) j.n_in = 6912;
-        j.x = numbers(64 * j.n_in);
-        j.y = numbers(64 * j.n_in);
-        j.w = buffer((size_t)n_threads << 20);
-        int arrays = what == ROW_QUANTIZE || what >= ROW_ROPE ? 1 : 3;
-        j.bytes = (double)(j.n_rows * j.n_in * sizeof(float)) * arrays;
-        snprintf(name, sizeof name, "%s %zux%zu", row_names[what], j.n_rows, j.n_in);
-        measure(name, &j, n_threads);
-        tern_free(j.x), tern_free(j.y), tern_free(j.w);
+// GB/s: of what is written, alone. The row stays in the cache.
+static void bench_calls(const tern_cpu_kernels *kernels, int n_threads) {
+    float *y = buffer((size_t)n_threads * 2 * FLOAT_CALL_ROOM * sizeof *y);
+    float_call_data *d = buffer(sizeof *d);
+    float *x = numbers(FLOAT_CALL_NUMBERS);
+    memcpy(d->x, x, sizeof d->x), memcpy(d->w, x, sizeof d->w);
+    float_call_data_derive(d);
+    for (size_t i = 0; i < FLOAT_CALL_KERNELS; i++) {
+        const float_call *c = &float_calls[i];
+        for (int form = 0; float_call_is_there(c, kernels->f) && form < c->n_forms; form++) {
+            job j = {
+                .k = kernels->f, .run = run_call, .n_in = 2560, .x = (float *)(void *)d, .y = y};
+            char what[64];
+            j.first_pos = (size_t)form;
+            j.w = (void *)(uintptr_t)c;
+            const float_call_args a = {d->x, d->w, d, j.n_in, form, y, y + FLOAT_CALL_ROOM};
+            const float_written written = c->call(j.k, &a);
+            j.bytes = (double)(written.n_floats * sizeof(float) + written.n_bytes) * N_CALLS;
+            snprintf(what, sizeof what, "%dx %s %s", N_CALLS, c->name, c->forms[form]);
+            measure(what, &j, n_threads);
+        }
     }
+    tern_free(x), tern_free(y), tern_free(d);
 }
 
 // ---- layers with a fixed state -----------------------------------------------------------------
@@ -456,7 +428,7 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(const tern_cpu_kernels *k, int n_threads);
     } parts[] = {{"matvec", bench_matvec}, {"matmul", bench_matmul}, {"attention", bench_attention},
-                 {"rows", bench_rows},     {"states", bench_states}, {"gemm", bench_gemm}};
+                 {"calls", bench_calls},   {"states", bench_states}, {"gemm", bench_gemm}};
     int n_threads = 1, first = 1;
     const char *only = NULL;
     for (; first + 1 < argc && argv[first][0] == '-'; first += 2) {
@@ -469,7 +441,7 @@ int main(int argc, char **argv) {
     }
     if ((first < argc && argv[first][0] == '-') || n_threads < 1 || n_threads > MAX_THREADS) {
         fprintf(stderr, "usage: kernel_bench [-t THREADS] [-k KERNELS] "
-                        "[matvec|matmul|attention|rows|states|gemm ...]\n");
+                        "[matvec|matmul|attention|calls|states|gemm ...]\n");
         return 2;
     }
     printf("| kernels  | what                            |  t |        ms |    GB/s |  GMAC/s |\n"

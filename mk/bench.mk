@@ -13,6 +13,7 @@ $(KERNEL_BENCHES:%=$(BUILD)/%_bench): $(BUILD)/%_bench: $(BUILD)/obj/bench/%_ben
 	$(link)
 $(BENCHES:%=$(BUILD)/%_bench): $(BUILD)/%_bench: $(BUILD)/obj/bench/%_bench.o $(BUILD)/libtern.a
 	$(link)
+$(BUILD)/kernel_bench: $(call obj,src/kernels/cpu/float/checks/float_calls_check.c)
 $(BUILD)/train_bench: $(call obj,bench/train_cpu.c)
 $(BUILD)/grammar_bench: $(call obj,tests/support/grammar_data.c)
 $(BUILD)/decode_bench: $(call obj,src/kernels/single_test.c)
