@@ -17,7 +17,4 @@ void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
 // Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.
 tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type type, int64_t cols);
 
-// The shapes of a node with an op of codecs (codec_ops.c).
-tern_status tern_g_check_codec(const tern_graph *g, const tern_node *n, tern_error *err);
-
 #endif

@@ -1,4 +1,4 @@
-// Ops of codecs, which turn codes into sound: building, and checking shapes.
+// Ops of codecs, which turn codes into sound: building.
 #include <stdio.h>
 #include "graph/build.h"
 
@@ -68,41 +68,4 @@ tern_vid tern_g_half_snake(tern_graph *g, tern_vid x, tern_vid alpha) {
     tern_g_in(g, n, x);
     tern_g_in(g, n, alpha);
     return tern_g_out(g, n, x, TERN_VALUE_F32, g->values[x].cols);
-}
-
-// ---- Checking ----------------------------------------------------------------------------------
-
-static bool fits_convolution(const tern_graph *g, const tern_node *n) {
-    const tern_causal_attrs *a = &n->causal;
-    const tern_value *x = &g->values[n->in[0]], *w = &g->values[n->in[1]];
-    const tern_value *bias = &g->values[n->in[2]], *state = &g->values[n->in[3]];
-    bool up = n->op == TERN_OP_UPSAMPLE_CONV;
-    bool fits = x->cols == a->n_in && bias->cols == a->n_out && bias->rows == 1 &&
-                state->kind == TERN_VALUE_STATE && state->state == TERN_STATE_FIXED &&
-                state->cols == a->n_in;
-    if (up)
-        return fits && a->rate >= 1 && a->groups >= 1 && a->n_in % a->groups == 0 &&
-               a->n_out % a->groups == 0 && state->rows == 1 && w->cols == 2 * (int64_t)a->rate &&
-               w->rows == (int64_t)a->n_in * (a->n_out / a->groups);
-    return fits && a->taps >= 2 && a->dilation >= 1 && w->cols == a->taps &&
-           state->rows == (int64_t)(a->taps - 1) * a->dilation &&
-           w->rows == (int64_t)a->n_in * a->n_out;
-}
-
-static bool fits(const tern_graph *g, const tern_node *n) {
-    const tern_value *x = &g->values[n->in[0]];
-    switch (n->op) {
-    case TERN_OP_CODE_DIGITS: return x->type == TERN_VALUE_I32 && x->cols > 0;
-    case TERN_OP_HALF_SNAKE: {
-        const tern_value *alpha = &g->values[n->in[1]];
-        return alpha->rows == 1 && alpha->cols == x->cols / 2;
-    }
-    default: return fits_convolution(g, n);
-    }
-}
-
-tern_status tern_g_check_codec(const tern_graph *g, const tern_node *n, tern_error *err) {
-    if (fits(g, n)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "graph: the inputs of %s do not fit %s",
-                     g->values[n->out[0]].name, g->values[n->in[0]].name);
 }

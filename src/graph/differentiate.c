@@ -85,7 +85,7 @@ static tern_status follow(tern_graph *g, size_t *i, tern_node next, tern_error *
 static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
     tern_node *n = &g->nodes[*i];
     tern_act_kind act = n->act;
-    tern_vid bias = n->n_in > 3 ? n->in[3] : -1;
+    tern_vid bias = tern_node_optional(n, 0);
     n->op = TERN_OP_DEPTHWISE_CONV_SEQ;
     n->n_in = 2;
     if (bias >= 0)
@@ -366,8 +366,8 @@ static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
 }
 
 static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
-    tern_vid dx = tern_g_long_rope(d->g, dy, f->n_in > 1 ? f->in[1] : -1,
-                                   f->n_in > 2 ? f->in[2] : -1, f->n_heads, f->head_dim, &f->rope);
+    tern_vid dx = tern_g_long_rope(d->g, dy, tern_node_optional(f, 0), tern_node_optional(f, 1),
+                                   f->n_heads, f->head_dim, &f->rope);
     if (dx < 0) return;
     d->g->nodes[d->g->n_nodes - 1].inverse = !f->inverse;
     send(d, f->in[0], dx);
@@ -516,7 +516,7 @@ typedef void (*gradient_fn)(gradients *d, const tern_node *f, tern_vid dy);
 
 // dy is -1 only for the losses, whose gradient is 1, and for vectors, whose gradient is given.
 static gradient_fn gradient_of(tern_op op) {
-#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, gradient)                              \
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, stores, check, gradient)               \
     [TERN_OP_##id] = gradient##_back,
     static const gradient_fn rules[] = {
 #include "graph/ops.inc"

@@ -100,6 +100,7 @@ typedef struct tern_op_facts {
     int n_in_least, n_in_most, n_out_least, n_out_most;
     tern_columns_rule columns;
     int in_place; // index of an input, or -1
+    int stores;   // likewise: of the first of two states
 } tern_op_facts;
 const tern_op_facts *tern_op_info(tern_op op);
 
@@ -256,6 +257,11 @@ typedef struct tern_node {
     bool sigmoid, normed; // route
     bool decays;          // adamw: weight decay applies
 } tern_node;
+
+// The node's optional input number i, or -1.
+tern_vid tern_node_optional(const tern_node *n, int i);
+// The first of the two states that the node stores rows of keys and values in; NULL: none.
+const tern_vid *tern_node_stores(const tern_node *n);
 
 typedef struct tern_graph {
     tern_value *values;

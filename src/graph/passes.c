@@ -29,7 +29,7 @@ static tern_node *only_reader(const tern_graph *g, tern_vid v) {
     return NULL;
 }
 
-static bool has_effect(const tern_node *n) { return n->n_out == 0 || n->op == TERN_OP_ROPE_STORE; }
+static bool has_effect(const tern_node *n) { return n->n_out == 0 || tern_node_stores(n); }
 
 // Removes dead nodes and those whose results are never read; updates the producers.
 static void sweep(tern_graph *g) {

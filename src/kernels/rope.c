@@ -60,11 +60,6 @@ void tern_rope_angles(const tern_rope *r, const int32_t place[3], bool is_long, 
     }
 }
 
-tern_vid tern_rope_factors_input(const tern_node *n, int which) {
-    int at = (n->op == TERN_OP_ROPE ? 1 : 5) + which;
-    return n->n_in > at ? n->in[at] : -1;
-}
-
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
                                 const float *long_factors, int *index, tern_error *err) {
     for (size_t i = 0; i < list->n; i++)

@@ -18,7 +18,7 @@ typedef struct tern_rope_list {
 } tern_rope_list;
 
 // Index of the rope of a ROPE or ROPE_STORE node, added if new. factors, long_factors [n_rot / 2]
-// (or NULL): the contents of the node's last inputs.
+// (or NULL): the contents of the node's optional inputs.
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
                                 const float *long_factors, int *index, tern_error *err);
 // Cosine and sine, with their factors, of each pair at a place: cos[i * stride] and sin[i * stride]
@@ -26,9 +26,6 @@ tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const 
 // place: see tern_rope_axes.
 void tern_rope_angles(const tern_rope *r, const int32_t place[3], bool is_long, float *cos_to,
                       float *sin_to, size_t stride);
-// The index of the node's input with the factors: which = 0: for all texts or shorter ones, 1: for
-// longer ones. -1: none.
-tern_vid tern_rope_factors_input(const tern_node *n, int which);
 void tern_rope_list_free(tern_rope_list *list);
 
 #endif

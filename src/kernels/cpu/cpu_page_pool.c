@@ -16,8 +16,8 @@ struct tern_page_pool {
 static const tern_node *store_node(const tern_graph *g, tern_vid state) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
-        int first = n->op == TERN_OP_KV_STORE ? 2 : n->op == TERN_OP_ROPE_STORE ? 3 : -1;
-        if (first >= 0 && (n->in[first] == state || n->in[first + 1] == state)) return n;
+        const tern_vid *states = tern_node_stores(n);
+        if (states && (states[0] == state || states[1] == state)) return n;
     }
     return NULL;
 }

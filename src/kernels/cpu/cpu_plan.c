@@ -33,7 +33,7 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 // ---- Compiling ---------------------------------------------------------------------------------
 
 static tern_status add_rope(tern_plan *p, const tern_node *n, int *index, tern_error *err) {
-    tern_vid v = tern_rope_factors_input(n, 0), more = tern_rope_factors_input(n, 1);
+    tern_vid v = tern_node_optional(n, 0), more = tern_node_optional(n, 1);
     const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
     const float *long_factors = more >= 0 ? p->weights[more]->vector : NULL;
     return tern_rope_list_find(&p->ropes, n, factors, long_factors, index, err);

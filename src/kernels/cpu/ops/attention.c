@@ -42,7 +42,7 @@ static size_t page_end(const cpu_run *run, size_t t, size_t last) {
 // first-level cache.
 static void store_rows(cpu_run *run, const tern_node *n, const float *k, const float *v, size_t t,
                        size_t last) {
-    const tern_vid *states = n->in + (n->op == TERN_OP_KV_STORE ? 2 : 3);
+    const tern_vid *states = tern_node_stores(n);
     const tern_vid k_state = states[0], v_state = states[1];
     const tern_page_pool *s = run->instance->page_pool;
     const size_t dim = (size_t)n->head_dim, d = (size_t)n->n_kv_heads * dim;

@@ -98,7 +98,7 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
 }
 
 static tern_status add_rope(tern_program *p, cpu_train_step *s, tern_error *err) {
-    tern_vid v = tern_rope_factors_input(s->node, 0), more = tern_rope_factors_input(s->node, 1);
+    tern_vid v = tern_node_optional(s->node, 0), more = tern_node_optional(s->node, 1);
     return tern_rope_list_find(&p->ropes, s->node, v >= 0 ? p->arrays[v]->data : NULL,
                                more >= 0 ? p->arrays[more]->data : NULL, &s->rope, err);
 }

@@ -147,7 +147,7 @@ static inline bool is_apart(const tern_plan *p, tern_vid a, tern_vid b) {
 
 static inline tern_status rope_index(tern_plan *p, const tern_node *n, tern_vid *index,
                                      tern_error *err) {
-    tern_vid v = tern_rope_factors_input(n, 0), more = tern_rope_factors_input(n, 1);
+    tern_vid v = tern_node_optional(n, 0), more = tern_node_optional(n, 1);
     int i;
     const float *factors = v >= 0 ? p->weights[v]->vector : NULL;
     const float *long_factors = more >= 0 ? p->weights[more]->vector : NULL;

@@ -19,9 +19,9 @@ static tern_status add_rope(tern_plan *p, const tern_node *n, tern_error *err) {
     for (int i = 0; i < n_values; i++) bind_value(p, d, n->in[i]);
     if (rotates) bind_value(p, d, n->out[0]);
     if (stores) {
-        bind_place(d, GPU_STATE, n->in[n_values]);
-        bind_place(d, GPU_STATE, n->in[n_values + 1]);
-        set_pages(p, d, n->in[n_values]);
+        const tern_vid *states = tern_node_stores(n);
+        for (int i = 0; i < 2; i++) bind_place(d, GPU_STATE, states[i]);
+        set_pages(p, d, states[0]);
     }
     return TERN_OK;
 }

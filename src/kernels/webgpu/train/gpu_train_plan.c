@@ -194,7 +194,7 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
 // One of a node's sets of factors, to be freed; NULL: it has none.
 static tern_status read_factors(const tern_program *p, tern_train_array *const *arrays,
                                 const tern_node *n, int which, float **out, tern_error *err) {
-    tern_vid v = tern_rope_factors_input(n, which);
+    tern_vid v = tern_node_optional(n, which);
     *out = NULL;
     if (v < 0) return TERN_OK;
     size_t n_factors = (size_t)arrays[v]->n;

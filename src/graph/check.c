@@ -1,0 +1,354 @@
+// The table of ops, and whether a graph is sound: order, numbers of inputs and outputs, shapes.
+#include "graph/graph.h"
+
+typedef tern_status (*check_fn)(const tern_graph *g, const tern_node *n, tern_error *err);
+
+// ---- What a row of ops.inc says ----------------------------------------------------------------
+
+const tern_op_facts *tern_op_info(tern_op op) {
+#define PAIR(least, most) least, most
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, stores, check, gradient)               \
+    [TERN_OP_##id] = {text, PAIR inputs, PAIR outputs, TERN_COLUMNS_##rule, place, stores},
+    static const tern_op_facts facts[] = {
+#include "graph/ops.inc"
+    };
+#undef PAIR
+    return (unsigned)op < TERN_OP_COUNT ? &facts[op] : NULL;
+}
+
+const char *tern_op_name(tern_op op) {
+    const tern_op_facts *f = tern_op_info(op);
+    return f ? f->name : "?";
+}
+
+tern_vid tern_node_optional(const tern_node *n, int i) {
+    int at = tern_op_info(n->op)->n_in_least + i;
+    return at < n->n_in ? n->in[at] : -1;
+}
+
+const tern_vid *tern_node_stores(const tern_node *n) {
+    int at = tern_op_info(n->op)->stores;
+    return at >= 0 ? &n->in[at] : NULL;
+}
+
+// Columns that the op's first output has; -1: any.
+static int64_t columns_of(const tern_graph *g, const tern_node *n) {
+    const tern_value *x = &g->values[n->in[0]];
+    switch (tern_op_info(n->op)->columns) {
+    case TERN_COLUMNS_SAME: return x->cols;
+    case TERN_COLUMNS_TABLE:
+    case TERN_COLUMNS_BACK: return g->values[n->in[1]].cols;
+    case TERN_COLUMNS_PRODUCT: return g->values[n->in[1]].rows;
+    case TERN_COLUMNS_ONE: return 1;
+    case TERN_COLUMNS_COLUMNS: return n->group > 0 ? x->cols / n->group * n->width : 0;
+    case TERN_COLUMNS_SPREAD: return n->width > 0 ? x->cols / n->width * n->group : 0;
+    case TERN_COLUMNS_HEADS: return (int64_t)n->n_heads * n->v_dim;
+    case TERN_COLUMNS_ROUTE: return 2 * (int64_t)n->n_chosen;
+    case TERN_COLUMNS_EXPERTS: {
+        const tern_value *w = &g->values[n->in[2]];
+        return w->parts > 0 ? n->n_chosen * (w->rows / w->parts) : 0;
+    }
+    case TERN_COLUMNS_MERGE: return x->cols * n->group;
+    case TERN_COLUMNS_MIX: return n->n_chosen > 0 ? x->cols / n->n_chosen : 0;
+    case TERN_COLUMNS_WIDTH: return n->width;
+    case TERN_COLUMNS_THIRD: return g->values[n->in[2]].cols;
+    case TERN_COLUMNS_FREE: break;
+    }
+    return -1;
+}
+
+// ---- Checks that rows of ops.inc name ----------------------------------------------------------
+
+static const tern_value *input(const tern_graph *g, const tern_node *n, int i) {
+    return &g->values[n->in[i]];
+}
+
+// A row of numbers for each row of x.
+static bool is_vector(const tern_value *v, int64_t cols) { return v->rows == 1 && v->cols == cols; }
+
+static bool is_fixed_state(const tern_value *v) {
+    return v->kind == TERN_VALUE_STATE && v->state == TERN_STATE_FIXED;
+}
+
+static tern_status check_linear(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *w = input(g, n, 1);
+    if (x->cols == w->cols) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has %lld columns but its input %s has %lld",
+                     w->name, (long long)w->cols, x->name, (long long)x->cols);
+}
+
+static tern_status check_alike(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *a = input(g, n, 0), *b = input(g, n, 1);
+    if (a->cols == b->cols && a->dim == b->dim) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s differ in shape", a->name, b->name);
+}
+
+static tern_status check_bias(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *b = input(g, n, 1);
+    if (is_vector(b, x->cols)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not a bias of %s", b->name, x->name);
+}
+
+static tern_status check_number(const tern_graph *g, const tern_node *n, tern_error *err) {
+    if (is_vector(input(g, n, 1), 1)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not one number", input(g, n, 1)->name);
+}
+
+// Norms: a weight for each column of a group; vectors, if any; groups of columns.
+static tern_status check_norm(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *w = input(g, n, 1);
+    if (w->cols > 0 && x->cols % w->cols == 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not divide the columns of %s", w->name,
+                     x->name);
+}
+
+static tern_status check_vectors(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0);
+    for (int i = 1; i < n->n_in; i++)
+        if (!is_vector(input(g, n, i), x->cols))
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit the norm of %s",
+                             input(g, n, i)->name, x->name);
+    return TERN_OK;
+}
+
+static tern_status check_groups(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0);
+    if (n->group > 0 && x->cols % n->group == 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: groups of %d of the columns of %s",
+                     (int)n->group, x->name);
+}
+
+static tern_status check_columns(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0);
+    if (n->group > 0 && x->cols % n->group == 0 && n->first >= 0 && n->width > 0 &&
+        n->first + n->width <= n->group)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: columns %d to %d of %d of %s", (int)n->first,
+                     (int)(n->first + n->width - 1), (int)n->group, x->name);
+}
+
+static tern_status check_pieces(const tern_graph *g, const tern_node *n, tern_error *err) {
+    int64_t sum = 0;
+    bool fits = true;
+    for (int i = 0; i < TERN_PIECES_MAX; i++) {
+        sum += n->widths[i];
+        fits &= n->widths[i] >= 0;
+    }
+    if (fits && sum == input(g, n, 0)->cols) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: the pieces of %s have %lld columns",
+                     input(g, n, 0)->name, (long long)sum);
+}
+
+static tern_status check_windows(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0);
+    bool rows = n->first % x->cols == 0 && n->width % x->cols == 0 && n->before % x->cols == 0;
+    if (n->first > 0 && (!n->tiled || rows)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "graph: windows of %d numbers, %d from one to the next, of %s", (int)n->width,
+                     (int)n->first, x->name);
+}
+
+// Attention, and recurrences by head.
+static tern_status check_heads(const tern_graph *g, const tern_node *n, tern_error *err) {
+    (void)g;
+    if (n->n_kv_heads > 0 && n->n_heads % n->n_kv_heads == 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
+                     (int)n->n_heads, (int)n->n_kv_heads);
+}
+
+static tern_status check_recurrence(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *state = input(g, n, n->n_in - 1);
+    int64_t key = (int64_t)n->n_kv_heads * n->head_dim, value = (int64_t)n->n_heads * n->v_dim;
+    TERN_TRY(check_heads(g, n, err));
+    if (x->cols == 2 * key + value && state->rows == (int64_t)n->n_heads * n->head_dim &&
+        state->cols == n->v_dim)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit its heads", x->name);
+}
+#define check_delta check_recurrence
+#define check_ssm   check_recurrence
+
+static tern_status check_taps(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *w = input(g, n, 1), *state = input(g, n, 2);
+    if (w->rows == x->cols && w->cols >= 2 && w->cols <= 8 && state->rows == w->cols - 1 &&
+        state->cols == x->cols)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit %s", w->name, x->name);
+}
+
+// Cross-attention: keys and values in fixed states, and how many there are.
+static tern_status check_source(const tern_graph *g, const tern_node *n, int64_t cols,
+                                tern_error *err) {
+    int first = n->n_in - 3;
+    const tern_value *x = input(g, n, 0), *keys = input(g, n, first);
+    const tern_value *values = input(g, n, first + 1);
+    int64_t key = (int64_t)n->n_kv_heads * n->head_dim;
+    bool fits = n->n_kv_heads > 0 && n->n_heads % n->n_kv_heads == 0 && keys->cols == key &&
+                values->cols == key && values->rows == keys->rows && keys->rows > 0 &&
+                keys->rows % 16 == 0 && is_vector(input(g, n, first + 2), 1) && x->cols == cols;
+    for (int i = first; i < n->n_in; i++) fits &= is_fixed_state(input(g, n, i));
+    if (fits) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit what it attends to", x->name);
+}
+
+static tern_status check_source_store(const tern_graph *g, const tern_node *n, tern_error *err) {
+    return check_source(g, n, (int64_t)n->n_kv_heads * n->head_dim, err);
+}
+
+static tern_status check_cross(const tern_graph *g, const tern_node *n, tern_error *err) {
+    return check_source(g, n, (int64_t)n->n_heads * n->head_dim, err);
+}
+
+// x, the rows added or put in its place, and the input that says where.
+static tern_status check_third(const tern_graph *g, const tern_node *n, bool fits,
+                               tern_error *err) {
+    const tern_value *x = input(g, n, 0), *y = input(g, n, 1);
+    if (fits && y->dim == x->dim) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and %s do not fit %s", y->name,
+                     input(g, n, 2)->name, x->name);
+}
+
+static tern_status check_embeds(const tern_graph *g, const tern_node *n, tern_error *err) {
+    bool fits = n->first >= 0 && input(g, n, 1)->cols >= n->first + input(g, n, 0)->cols &&
+                input(g, n, 2)->type == TERN_VALUE_I32;
+    return check_third(g, n, fits, err);
+}
+
+static tern_status check_point(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *points = input(g, n, 1), *table = input(g, n, 2);
+    int64_t side = 1;
+    while (side * side < table->rows) side++;
+    bool fits = (points->cols == 2 || points->cols == 4) && table->cols == input(g, n, 0)->cols &&
+                side * side == table->rows;
+    return check_third(g, n, fits, err);
+}
+
+// Experts.
+static tern_status check_chosen(const tern_graph *g, const tern_node *n, bool fits,
+                                tern_error *err) {
+    if (fits && n->n_chosen <= TERN_CHOSEN_MAX) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit %d chosen experts",
+                     input(g, n, 0)->name, (int)n->n_chosen);
+}
+
+static tern_status check_route(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0);
+    bool fits = n->n_chosen >= 1 && n->n_chosen <= x->cols &&
+                (n->n_in < 2 || input(g, n, 1)->cols == x->cols);
+    return check_chosen(g, n, fits, err);
+}
+
+static tern_status check_experts(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *w = input(g, n, 2);
+    int64_t k = n->n_chosen;
+    bool fits = k >= 1 && input(g, n, 1)->cols == 2 * k && w->parts > 0 &&
+                w->rows % w->parts == 0 && (x->cols == w->cols || x->cols == k * w->cols);
+    return check_chosen(g, n, fits, err);
+}
+
+static tern_status check_mix(const tern_graph *g, const tern_node *n, tern_error *err) {
+    int64_t k = n->n_chosen;
+    bool fits = k >= 1 && input(g, n, 1)->cols == 2 * k && input(g, n, 0)->cols % k == 0;
+    return check_chosen(g, n, fits, err);
+}
+
+// Codecs.
+static tern_status check_codec(const tern_graph *g, const tern_node *n, bool fits,
+                               tern_error *err) {
+    if (fits) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: the inputs of %s do not fit %s",
+                     g->values[n->out[0]].name, input(g, n, 0)->name);
+}
+
+static tern_status check_digits(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0);
+    return check_codec(g, n, x->type == TERN_VALUE_I32 && x->cols > 0, err);
+}
+
+static tern_status check_snake(const tern_graph *g, const tern_node *n, tern_error *err) {
+    return check_codec(g, n, is_vector(input(g, n, 1), input(g, n, 0)->cols / 2), err);
+}
+
+static bool fits_causal(const tern_graph *g, const tern_node *n, int64_t state_rows) {
+    const tern_causal_attrs *a = &n->causal;
+    const tern_value *state = input(g, n, 3);
+    return input(g, n, 0)->cols == a->n_in && is_vector(input(g, n, 2), a->n_out) &&
+           is_fixed_state(state) && state->cols == a->n_in && state->rows == state_rows;
+}
+
+static tern_status check_conv1d(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_causal_attrs *a = &n->causal;
+    const tern_value *w = input(g, n, 1);
+    bool fits = a->taps >= 2 && a->dilation >= 1 && w->cols == a->taps &&
+                w->rows == (int64_t)a->n_in * a->n_out &&
+                fits_causal(g, n, (int64_t)(a->taps - 1) * a->dilation);
+    return check_codec(g, n, fits, err);
+}
+
+static tern_status check_upsample(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_causal_attrs *a = &n->causal;
+    const tern_value *w = input(g, n, 1);
+    bool fits = a->rate >= 1 && a->groups >= 1 && a->n_in % a->groups == 0 &&
+                a->n_out % a->groups == 0 && w->cols == 2 * (int64_t)a->rate &&
+                w->rows == (int64_t)a->n_in * (a->n_out / a->groups) && fits_causal(g, n, 1);
+    return check_codec(g, n, fits, err);
+}
+
+#define check_none NULL
+
+static check_fn check_of(tern_op op) {
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, stores, check, gradient)               \
+    [TERN_OP_##id] = check_##check,
+    static const check_fn checks[] = {
+#include "graph/ops.inc"
+    };
+    return checks[op];
+}
+
+// ---- A whole graph -----------------------------------------------------------------------------
+
+static tern_status check_arity(const tern_node *n, size_t i, tern_error *err) {
+    const tern_op_facts *f = tern_op_info(n->op);
+    if (f && n->n_in >= f->n_in_least && n->n_in <= f->n_in_most && n->n_out >= f->n_out_least &&
+        n->n_out <= f->n_out_most)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) has %d inputs and %d outputs", i,
+                     tern_op_name(n->op), n->n_in, n->n_out);
+}
+
+static tern_status check_order(const tern_graph *g, size_t i, tern_error *err) {
+    const tern_node *n = &g->nodes[i];
+    for (int k = 0; k < n->n_in; k++) {
+        const tern_value *v = input(g, n, k);
+        bool ready = v->producer >= 0 ? (size_t)v->producer < i
+                                      : v->kind != TERN_VALUE_TEMP && v->kind != TERN_VALUE_OUTPUT;
+        if (!ready)
+            return tern_fail(err, TERN_ERR_FORMAT, "graph: node %zu (%s) reads %s too early", i,
+                             tern_op_name(n->op), v->name);
+    }
+    return TERN_OK;
+}
+
+static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_error *err) {
+    int64_t columns = columns_of(g, n);
+    check_fn check = check_of(n->op);
+    if (n->n_out > 0 && columns >= 0 && g->values[n->out[0]].cols != columns)
+        return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has %lld columns, not %lld",
+                         g->values[n->out[0]].name, (long long)g->values[n->out[0]].cols,
+                         (long long)columns);
+    return check ? check(g, n, err) : TERN_OK;
+}
+
+tern_status tern_graph_check(const tern_graph *g, tern_error *err) {
+    if (g->cut[0])
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "graph: a name is longer than %d characters: %s...", TERN_NAME_BYTES - 1,
+                         g->cut);
+    if (g->failed) return tern_fail_memory(err, g->n_values * sizeof *g->values);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        TERN_TRY(check_arity(&g->nodes[i], i, err));
+        TERN_TRY(check_order(g, i, err));
+        TERN_TRY(check_shapes(g, &g->nodes[i], err));
+    }
+    return TERN_OK;
+}
