@@ -10,7 +10,11 @@ tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type,
 // The value of this name (%d: the layer), created if needed.
 tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, tern_value_type type,
                       tern_dim dim, int64_t rows, int64_t cols);
+// " name=value" of each attribute that is not 0.
+void tern_g_print_attrs(const tern_node *n, tern_strbuf *out);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
+// Columns of the first output, by the op's row; -1: it has none.
+int64_t tern_g_columns_of(const tern_graph *g, const tern_node *n);
 // Opens a gap for one node at index i; NULL: out of memory, which the graph does not record.
 tern_node *tern_g_insert(tern_graph *g, size_t i);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);

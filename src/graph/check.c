@@ -1,5 +1,5 @@
 // The table of ops, and whether a graph is sound: order, numbers of inputs and outputs, shapes.
-#include "graph/graph.h"
+#include "graph/build.h"
 
 typedef tern_status (*check_fn)(const tern_graph *g, const tern_node *n, tern_error *err);
 
@@ -7,8 +7,9 @@ typedef tern_status (*check_fn)(const tern_graph *g, const tern_node *n, tern_er
 
 const tern_op_facts *tern_op_info(tern_op op) {
 #define PAIR(least, most) least, most
-#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, stores, check, gradient)               \
-    [TERN_OP_##id] = {text, PAIR inputs, PAIR outputs, TERN_COLUMNS_##rule, place, stores},
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, attrs, place, stores, check, gradient)        \
+    [TERN_OP_##id] = {text,  PAIR inputs, PAIR outputs, TERN_COLUMNS_##rule, TERN_ATTRS_##attrs,   \
+                      place, stores},
     static const tern_op_facts facts[] = {
 #include "graph/ops.inc"
     };
@@ -26,13 +27,21 @@ tern_vid tern_node_optional(const tern_node *n, int i) {
     return at < n->n_in ? n->in[at] : -1;
 }
 
+bool tern_node_has(const tern_node *n, tern_attrs_kind kind) {
+    const tern_op_facts *f = tern_op_info(n->op);
+    return f && f->attrs == kind;
+}
+
+bool tern_node_looks_ahead(const tern_node *n) {
+    return tern_node_has(n, TERN_ATTRS_ATTENTION) && n->attention.bidirectional;
+}
+
 const tern_vid *tern_node_stores(const tern_node *n) {
     int at = tern_op_info(n->op)->stores;
     return at >= 0 ? &n->in[at] : NULL;
 }
 
-// Columns that the op's first output has; -1: any.
-static int64_t columns_of(const tern_graph *g, const tern_node *n) {
+int64_t tern_g_columns_of(const tern_graph *g, const tern_node *n) {
     const tern_value *x = &g->values[n->in[0]];
     switch (tern_op_info(n->op)->columns) {
     case TERN_COLUMNS_SAME: return x->cols;
@@ -40,17 +49,25 @@ static int64_t columns_of(const tern_graph *g, const tern_node *n) {
     case TERN_COLUMNS_BACK: return g->values[n->in[1]].cols;
     case TERN_COLUMNS_PRODUCT: return g->values[n->in[1]].rows;
     case TERN_COLUMNS_ONE: return 1;
-    case TERN_COLUMNS_COLUMNS: return n->group > 0 ? x->cols / n->group * n->width : 0;
-    case TERN_COLUMNS_SPREAD: return n->width > 0 ? x->cols / n->width * n->group : 0;
-    case TERN_COLUMNS_HEADS: return (int64_t)n->n_heads * n->v_dim;
-    case TERN_COLUMNS_ROUTE: return 2 * (int64_t)n->n_chosen;
+    case TERN_COLUMNS_COLUMNS: {
+        const tern_columns_attrs *c = &n->columns;
+        return c->group > 0 ? x->cols / c->group * c->width : 0;
+    }
+    case TERN_COLUMNS_SPREAD: {
+        const tern_columns_attrs *c = &n->columns;
+        return c->width > 0 ? x->cols / c->width * c->group : 0;
+    }
+    case TERN_COLUMNS_DELTA: return (int64_t)n->delta.n_v_heads * n->delta.v_dim;
+    case TERN_COLUMNS_SSM: return (int64_t)n->ssm.n_heads * n->ssm.head_dim;
+    case TERN_COLUMNS_ROUTE: return 2 * (int64_t)n->route.n_chosen;
     case TERN_COLUMNS_EXPERTS: {
         const tern_value *w = &g->values[n->in[2]];
-        return w->parts > 0 ? n->n_chosen * (w->rows / w->parts) : 0;
+        return w->parts > 0 ? n->route.n_chosen * (w->rows / w->parts) : 0;
     }
     case TERN_COLUMNS_MERGE: return x->cols * n->group;
-    case TERN_COLUMNS_MIX: return n->n_chosen > 0 ? x->cols / n->n_chosen : 0;
-    case TERN_COLUMNS_WIDTH: return n->width;
+    case TERN_COLUMNS_MIX: return n->route.n_chosen > 0 ? x->cols / n->route.n_chosen : 0;
+    case TERN_COLUMNS_WIDTH: return n->windows.width;
+    case TERN_COLUMNS_DIGITS: return x->cols * n->digits.n;
     case TERN_COLUMNS_THIRD: return g->values[n->in[2]].cols;
     case TERN_COLUMNS_FREE: break;
     }
@@ -113,26 +130,27 @@ static tern_status check_vectors(const tern_graph *g, const tern_node *n, tern_e
 
 static tern_status check_groups(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0);
-    if (n->group > 0 && x->cols % n->group == 0) return TERN_OK;
+    if (n->norm.group > 0 && x->cols % n->norm.group == 0) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: groups of %d of the columns of %s",
-                     (int)n->group, x->name);
+                     (int)n->norm.group, x->name);
 }
 
 static tern_status check_columns(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0);
-    if (n->group > 0 && x->cols % n->group == 0 && n->first >= 0 && n->width > 0 &&
-        n->first + n->width <= n->group)
+    const tern_columns_attrs *c = &n->columns;
+    if (c->group > 0 && x->cols % c->group == 0 && c->first >= 0 && c->width > 0 &&
+        c->first + c->width <= c->group)
         return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "graph: columns %d to %d of %d of %s", (int)n->first,
-                     (int)(n->first + n->width - 1), (int)n->group, x->name);
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: columns %d to %d of %d of %s", (int)c->first,
+                     (int)(c->first + c->width - 1), (int)c->group, x->name);
 }
 
 static tern_status check_pieces(const tern_graph *g, const tern_node *n, tern_error *err) {
     int64_t sum = 0;
     bool fits = true;
     for (int i = 0; i < TERN_PIECES_MAX; i++) {
-        sum += n->widths[i];
-        fits &= n->widths[i] >= 0;
+        sum += n->pieces.widths[i];
+        fits &= n->pieces.widths[i] >= 0;
     }
     if (fits && sum == input(g, n, 0)->cols) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: the pieces of %s have %lld columns",
@@ -141,32 +159,49 @@ static tern_status check_pieces(const tern_graph *g, const tern_node *n, tern_er
 
 static tern_status check_windows(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0);
-    bool rows = n->first % x->cols == 0 && n->width % x->cols == 0 && n->before % x->cols == 0;
-    if (n->first > 0 && (!n->tiled || rows)) return TERN_OK;
+    const tern_windows_attrs *w = &n->windows;
+    bool rows = w->step % x->cols == 0 && w->width % x->cols == 0 && w->before % x->cols == 0;
+    if (w->step > 0 && (!w->by_column || rows)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "graph: windows of %d numbers, %d from one to the next, of %s", (int)n->width,
-                     (int)n->first, x->name);
+                     "graph: windows of %d numbers, %d from one to the next, of %s", (int)w->width,
+                     (int)w->step, x->name);
 }
 
-// Attention, and recurrences by head.
+static bool divides(int32_t part, int32_t whole) { return part > 0 && whole % part == 0; }
+
 static tern_status check_heads(const tern_graph *g, const tern_node *n, tern_error *err) {
     (void)g;
-    if (n->n_kv_heads > 0 && n->n_heads % n->n_kv_heads == 0) return TERN_OK;
+    const tern_attention_attrs *a = &n->attention;
+    if (divides(a->n_kv_heads, a->n_heads)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %d query heads over %d key heads",
-                     (int)n->n_heads, (int)n->n_kv_heads);
+                     (int)a->n_heads, (int)a->n_kv_heads);
 }
 
-static tern_status check_recurrence(const tern_graph *g, const tern_node *n, tern_error *err) {
-    const tern_value *x = input(g, n, 0), *state = input(g, n, n->n_in - 1);
-    int64_t key = (int64_t)n->n_kv_heads * n->head_dim, value = (int64_t)n->n_heads * n->v_dim;
-    TERN_TRY(check_heads(g, n, err));
-    if (x->cols == 2 * key + value && state->rows == (int64_t)n->n_heads * n->head_dim &&
-        state->cols == n->v_dim)
-        return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit its heads", x->name);
+// Recurrences: the rows of x, and the state of all heads.
+static tern_status check_recurrence(const tern_graph *g, const tern_node *n, bool fits,
+                                    tern_error *err) {
+    if (fits) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit its heads",
+                     input(g, n, 0)->name);
 }
-#define check_delta check_recurrence
-#define check_ssm   check_recurrence
+
+static tern_status check_delta(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *state = input(g, n, 5);
+    const tern_delta_attrs *a = &n->delta;
+    int64_t keys = (int64_t)a->n_k_heads * a->head_dim, values = (int64_t)a->n_v_heads * a->v_dim;
+    bool fits = divides(a->n_k_heads, a->n_v_heads) && input(g, n, 0)->cols == 2 * keys + values &&
+                state->rows == (int64_t)a->n_v_heads * a->head_dim && state->cols == a->v_dim;
+    return check_recurrence(g, n, fits, err);
+}
+
+static tern_status check_ssm(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *state = input(g, n, 5);
+    const tern_ssm_attrs *a = &n->ssm;
+    int64_t x = (int64_t)a->n_heads * a->head_dim, b = (int64_t)a->n_groups * a->n_state;
+    bool fits = divides(a->n_groups, a->n_heads) && input(g, n, 0)->cols == x + 2 * b &&
+                state->rows == (int64_t)a->n_heads * a->n_state && state->cols == a->head_dim;
+    return check_recurrence(g, n, fits, err);
+}
 
 static tern_status check_taps(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0), *w = input(g, n, 1), *state = input(g, n, 2);
@@ -182,8 +217,8 @@ static tern_status check_source(const tern_graph *g, const tern_node *n, int64_t
     int first = n->n_in - 3;
     const tern_value *x = input(g, n, 0), *keys = input(g, n, first);
     const tern_value *values = input(g, n, first + 1);
-    int64_t key = (int64_t)n->n_kv_heads * n->head_dim;
-    bool fits = n->n_kv_heads > 0 && n->n_heads % n->n_kv_heads == 0 && keys->cols == key &&
+    int64_t key = (int64_t)n->attention.n_kv_heads * n->attention.head_dim;
+    bool fits = divides(n->attention.n_kv_heads, n->attention.n_heads) && keys->cols == key &&
                 values->cols == key && values->rows == keys->rows && keys->rows > 0 &&
                 keys->rows % 16 == 0 && is_vector(input(g, n, first + 2), 1) && x->cols == cols;
     for (int i = first; i < n->n_in; i++) fits &= is_fixed_state(input(g, n, i));
@@ -192,11 +227,11 @@ static tern_status check_source(const tern_graph *g, const tern_node *n, int64_t
 }
 
 static tern_status check_source_store(const tern_graph *g, const tern_node *n, tern_error *err) {
-    return check_source(g, n, (int64_t)n->n_kv_heads * n->head_dim, err);
+    return check_source(g, n, (int64_t)n->attention.n_kv_heads * n->attention.head_dim, err);
 }
 
 static tern_status check_cross(const tern_graph *g, const tern_node *n, tern_error *err) {
-    return check_source(g, n, (int64_t)n->n_heads * n->head_dim, err);
+    return check_source(g, n, (int64_t)n->attention.n_heads * n->attention.head_dim, err);
 }
 
 // x, the rows added or put in its place, and the input that says where.
@@ -209,7 +244,8 @@ static tern_status check_third(const tern_graph *g, const tern_node *n, bool fit
 }
 
 static tern_status check_embeds(const tern_graph *g, const tern_node *n, tern_error *err) {
-    bool fits = n->first >= 0 && input(g, n, 1)->cols >= n->first + input(g, n, 0)->cols &&
+    int64_t first = tern_node_has(n, TERN_ATTRS_FIRST) ? n->first : 0;
+    bool fits = first >= 0 && input(g, n, 1)->cols >= first + input(g, n, 0)->cols &&
                 input(g, n, 2)->type == TERN_VALUE_I32;
     return check_third(g, n, fits, err);
 }
@@ -226,28 +262,28 @@ static tern_status check_point(const tern_graph *g, const tern_node *n, tern_err
 // Experts.
 static tern_status check_chosen(const tern_graph *g, const tern_node *n, bool fits,
                                 tern_error *err) {
-    if (fits && n->n_chosen <= TERN_CHOSEN_MAX) return TERN_OK;
+    if (fits && n->route.n_chosen <= TERN_CHOSEN_MAX) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not fit %d chosen experts",
-                     input(g, n, 0)->name, (int)n->n_chosen);
+                     input(g, n, 0)->name, (int)n->route.n_chosen);
 }
 
 static tern_status check_route(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0);
-    bool fits = n->n_chosen >= 1 && n->n_chosen <= x->cols &&
+    bool fits = n->route.n_chosen >= 1 && n->route.n_chosen <= x->cols &&
                 (n->n_in < 2 || input(g, n, 1)->cols == x->cols);
     return check_chosen(g, n, fits, err);
 }
 
 static tern_status check_experts(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0), *w = input(g, n, 2);
-    int64_t k = n->n_chosen;
+    int64_t k = n->route.n_chosen;
     bool fits = k >= 1 && input(g, n, 1)->cols == 2 * k && w->parts > 0 &&
                 w->rows % w->parts == 0 && (x->cols == w->cols || x->cols == k * w->cols);
     return check_chosen(g, n, fits, err);
 }
 
 static tern_status check_mix(const tern_graph *g, const tern_node *n, tern_error *err) {
-    int64_t k = n->n_chosen;
+    int64_t k = n->route.n_chosen;
     bool fits = k >= 1 && input(g, n, 1)->cols == 2 * k && input(g, n, 0)->cols % k == 0;
     return check_chosen(g, n, fits, err);
 }
@@ -297,7 +333,7 @@ static tern_status check_upsample(const tern_graph *g, const tern_node *n, tern_
 #define check_none NULL
 
 static check_fn check_of(tern_op op) {
-#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, stores, check, gradient)               \
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, attrs, place, stores, check, gradient)        \
     [TERN_OP_##id] = check_##check,
     static const check_fn checks[] = {
 #include "graph/ops.inc"
@@ -330,7 +366,7 @@ static tern_status check_order(const tern_graph *g, size_t i, tern_error *err) {
 }
 
 static tern_status check_shapes(const tern_graph *g, const tern_node *n, tern_error *err) {
-    int64_t columns = columns_of(g, n);
+    int64_t columns = tern_g_columns_of(g, n);
     check_fn check = check_of(n->op);
     if (n->n_out > 0 && columns >= 0 && g->values[n->out[0]].cols != columns)
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has %lld columns, not %lld",

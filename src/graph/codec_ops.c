@@ -3,16 +3,12 @@
 #include "graph/build.h"
 
 tern_vid tern_g_code_digits(tern_graph *g, tern_vid codes, const int32_t levels[TERN_PIECES_MAX]) {
-    int32_t n_digits = 0;
-    if (codes < 0) return -1;
-    while (n_digits < TERN_PIECES_MAX && levels[n_digits] > 0) n_digits++;
-    tern_node *n = tern_g_node(g, TERN_OP_CODE_DIGITS);
-    tern_g_in(g, n, codes);
-    tern_vid y = tern_g_out(g, n, codes, TERN_VALUE_F32, g->values[codes].cols * n_digits);
-    if (y < 0) return -1;
-    n->width = (int32_t)g->values[y].cols;
-    for (int i = 0; i < n_digits; i++) n->widths[i] = levels[i];
-    return y;
+    tern_digits_attrs digits = {0};
+    while (digits.n < TERN_PIECES_MAX && levels[digits.n] > 0) {
+        digits.levels[digits.n] = levels[digits.n];
+        digits.n++;
+    }
+    return tern_g_op(g, &(tern_node){.op = TERN_OP_CODE_DIGITS, TERN_IN(codes), .digits = digits});
 }
 
 // The whole name with its suffix. Names are short; a name that was cut matches no tensor.
@@ -37,14 +33,7 @@ static tern_vid convolve(tern_graph *g, tern_op op, tern_vid x, const char *name
     if (w >= 0) g->values[w].parts = s.n_parts;
     tern_vid bias = tern_g_vector(g, full(text, "", name, ".bias"), a->n_out);
     tern_vid state = tern_g_fixed_state(g, full(text, "tail.", name, ""), s.n_before, a->n_in);
-    tern_node *n = tern_g_node(g, op);
-    tern_g_in(g, n, x);
-    tern_g_in(g, n, w);
-    tern_g_in(g, n, bias);
-    tern_g_in(g, n, state);
-    tern_vid y = tern_g_out(g, n, x, TERN_VALUE_F32, a->n_out);
-    if (y >= 0) n->causal = *a;
-    return y;
+    return tern_g_op(g, &(tern_node){.op = op, TERN_IN(x, w, bias, state), .causal = *a});
 }
 
 tern_vid tern_g_conv1d(tern_graph *g, tern_vid x, const char *name, const tern_causal_attrs *a) {
@@ -63,9 +52,5 @@ tern_vid tern_g_upsample_conv(tern_graph *g, tern_vid x, const char *name,
 }
 
 tern_vid tern_g_half_snake(tern_graph *g, tern_vid x, tern_vid alpha) {
-    if (x < 0) return -1;
-    tern_node *n = tern_g_node(g, TERN_OP_HALF_SNAKE);
-    tern_g_in(g, n, x);
-    tern_g_in(g, n, alpha);
-    return tern_g_out(g, n, x, TERN_VALUE_F32, g->values[x].cols);
+    return tern_g_op(g, &(tern_node){.op = TERN_OP_HALF_SNAKE, TERN_IN(x, alpha)});
 }

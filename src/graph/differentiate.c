@@ -55,7 +55,7 @@ static tern_status without_cache(tern_graph *g, tern_node *n, tern_error *err) {
     n->in[1] = store->in[0];
     n->in[2] = store->in[1];
     // For the gradient: log of the sum of each row's exponentials, by head.
-    tern_g_out(g, n, n->in[0], TERN_VALUE_F32, n->n_heads);
+    tern_g_out(g, n, n->in[0], TERN_VALUE_F32, n->attention.n_heads);
     return TERN_OK;
 }
 
@@ -84,13 +84,13 @@ static tern_status follow(tern_graph *g, size_t *i, tern_node next, tern_error *
 // separate nodes. *i: the convolution's index, then the last node's.
 static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
     tern_node *n = &g->nodes[*i];
-    tern_act_kind act = n->act;
+    tern_act_attrs act = n->act;
     tern_vid bias = tern_node_optional(n, 0);
-    n->op = TERN_OP_DEPTHWISE_CONV_SEQ;
+    n->op = TERN_OP_DEPTHWISE_CONV_SEQ; // which has no attributes
     n->n_in = 2;
     if (bias >= 0)
         TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_BIAS, .in = {-1, bias}, .n_in = 2}, err));
-    if (act != TERN_ACTIVATION_NONE)
+    if (act.kind != TERN_ACTIVATION_NONE)
         TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_ACT, .act = act, .n_in = 1}, err));
     return TERN_OK;
 }
@@ -320,7 +320,7 @@ static void norm_back(gradients *d, const tern_node *f, tern_vid dy) {
     inputs(d, n, (tern_vid[]){x, f->in[1], dy, dw >= 0 ? dw : f->in[1], d->of[x]},
            d->of[x] >= 0 ? 5 : 4);
     if (!n) return;
-    n->eps = f->eps;
+    n->norm = f->norm;
     d->of[x] = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
 }
 
@@ -328,12 +328,7 @@ static void attention_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_node *n = begin(d, f, TERN_OP_ATTENTION_GRAD);
     inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->in[2], f->out[0], f->out[1], dy}, 6);
     if (!n) return;
-    n->n_heads = f->n_heads;
-    n->n_kv_heads = f->n_kv_heads;
-    n->head_dim = f->head_dim;
-    n->scale = f->scale;
-    n->window = f->window;
-    n->soft_cap = f->soft_cap;
+    n->attention = f->attention;
     tern_vid dx[3];
     for (int i = 0; i < 3; i++)
         dx[i] = tern_g_out(d->g, n, f->in[i], TERN_VALUE_F32, d->g->values[f->in[i]].cols);
@@ -355,9 +350,7 @@ static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_node *n = begin(d, f, TERN_OP_COLUMNS_GRAD);
     inputs(d, n, (tern_vid[]){dy, d->of[x]}, in_place ? 2 : 1);
     if (!n) return;
-    n->group = f->group;
-    n->first = f->first;
-    n->width = f->width;
+    n->columns = f->columns;
     tern_vid dx = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols);
     if (in_place)
         d->of[x] = dx;
@@ -367,9 +360,9 @@ static void columns_back(gradients *d, const tern_node *f, tern_vid dy) {
 
 static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid dx = tern_g_long_rope(d->g, dy, tern_node_optional(f, 0), tern_node_optional(f, 1),
-                                   f->n_heads, f->head_dim, &f->rope);
+                                   f->rope.n_heads, f->rope.head_dim, &f->rope.angles);
     if (dx < 0) return;
-    d->g->nodes[d->g->n_nodes - 1].inverse = !f->inverse;
+    d->g->nodes[d->g->n_nodes - 1].rope.inverse = !f->rope.inverse;
     send(d, f->in[0], dx);
 }
 
@@ -436,14 +429,13 @@ static void add_back(gradients *d, const tern_node *f, tern_vid dy) {
 }
 // dx of an op whose gradient depends only on x and dy, with the same attributes.
 static void plain_back(gradients *d, const tern_node *f, tern_vid dy, tern_op op) {
-    tern_vid x = f->in[0];
-    tern_node *n = begin(d, f, op);
-    inputs(d, n, (tern_vid[]){x, dy}, 2);
-    if (!n) return;
-    n->eps = f->eps;
-    n->group = f->group;
-    n->soft_cap = f->soft_cap;
-    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+    tern_node n = *f;
+    n.op = op;
+    n.in[1] = dy;
+    n.n_in = 2;
+    n.n_out = 0;
+    d->g->layer = f->layer;
+    send(d, f->in[0], tern_g_op(d->g, &n));
 }
 static void group_norm_back(gradients *d, const tern_node *f, tern_vid dy) {
     plain_back(d, f, dy, TERN_OP_GROUP_NORM_GRAD);
@@ -466,8 +458,7 @@ static void pieces_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_node *n = begin(d, f, TERN_OP_SCALE_PIECES);
     inputs(d, n, &dy, 1);
     if (!n) return;
-    memcpy(n->factors, f->factors, sizeof n->factors);
-    memcpy(n->widths, f->widths, sizeof n->widths);
+    n->pieces = f->pieces;
     send(d, f->in[0], tern_g_out(d->g, n, dy, TERN_VALUE_F32, d->g->values[dy].cols));
 }
 
@@ -484,14 +475,11 @@ static void ssm_back(gradients *d, const tern_node *f, tern_vid dy) {
     inputs(d, n, f->in, 5);
     tern_g_in(d->g, n, dy);
     if (!n) return;
-    n->n_heads = f->n_heads;
-    n->n_kv_heads = f->n_kv_heads;
-    n->head_dim = f->head_dim;
-    n->v_dim = f->v_dim;
+    n->ssm = f->ssm;
     tern_vid dx = tern_g_out(d->g, n, xbc, TERN_VALUE_F32, d->g->values[xbc].cols);
-    tern_vid rows[3] = {tern_g_out(d->g, n, dt, TERN_VALUE_F32, f->n_heads)};
+    tern_vid rows[3] = {tern_g_out(d->g, n, dt, TERN_VALUE_F32, f->ssm.n_heads)};
     for (int i = 1; rates && i < 3; i++)
-        rows[i] = tern_g_out(d->g, n, dt, TERN_VALUE_F32, f->n_heads);
+        rows[i] = tern_g_out(d->g, n, dt, TERN_VALUE_F32, f->ssm.n_heads);
     send(d, xbc, dx);
     send(d, dt, rows[0]);
     sum_rows(d, f, rows[0], f->in[4]);
@@ -516,7 +504,7 @@ typedef void (*gradient_fn)(gradients *d, const tern_node *f, tern_vid dy);
 
 // dy is -1 only for the losses, whose gradient is 1, and for vectors, whose gradient is given.
 static gradient_fn gradient_of(tern_op op) {
-#define TERN_OP_ROW(id, text, inputs, outputs, rule, place, stores, check, gradient)               \
+#define TERN_OP_ROW(id, text, inputs, outputs, rule, attrs, place, stores, check, gradient)        \
     [TERN_OP_##id] = gradient##_back,
     static const gradient_fn rules[] = {
 #include "graph/ops.inc"
@@ -532,7 +520,7 @@ static bool is_replaced(const tern_node *n) {
     case TERN_OP_DEPTHWISE_CONV:
     case TERN_OP_SSM:
     case TERN_OP_TOP_K: return true;
-    case TERN_OP_ATTENTION: return !n->bidirectional;
+    case TERN_OP_ATTENTION: return !n->attention.bidirectional;
     default: return false;
     }
 }

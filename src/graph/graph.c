@@ -130,17 +130,21 @@ tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type 
     return out;
 }
 
-// A node with one output of a's rows and, unless cols is given, columns. b: -1 for none.
-static tern_vid op_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b, tern_value_type type,
-                        int64_t cols) {
-    if (a < 0) return -1;
-    tern_node *n = tern_g_node(g, op);
-    tern_g_in(g, n, a);
-    if (b != -1) tern_g_in(g, n, b);
-    return tern_g_out(g, n, a, type, cols ? cols : g->values[a].cols);
+tern_vid tern_g_op(tern_graph *g, const tern_node *like) {
+    tern_node op = *like;
+    while (op.n_in > tern_op_info(op.op)->n_in_least && op.in[op.n_in - 1] == -1) op.n_in--;
+    for (int i = 0; i < op.n_in; i++) g->failed = g->failed || op.in[i] < 0;
+    tern_node *n = tern_g_node(g, op.op);
+    if (!n) return -1;
+    op.layer = n->layer;
+    *n = op;
+    int64_t cols = tern_g_columns_of(g, n);
+    if (cols < 0) return -1;
+    return tern_g_out(g, n, n->in[0],
+                      n->op == TERN_OP_QUANTIZE ? TERN_VALUE_I8ROWS : TERN_VALUE_F32, cols);
 }
 
-static tern_node *last_node(tern_graph *g) { return &g->nodes[g->n_nodes - 1]; }
+#define OP(g, id, ...) tern_g_op((g), &(tern_node){.op = TERN_OP_##id, __VA_ARGS__})
 
 tern_dim tern_g_dim(tern_graph *g, const char *name) {
     for (int32_t d = 0; d < g->n_dims; d++)
@@ -208,49 +212,35 @@ tern_vid tern_g_fixed_state(tern_graph *g, const char *name, int64_t rows, int64
 }
 
 tern_vid tern_g_embed(tern_graph *g, tern_vid ids, tern_vid table) {
-    if (table < 0) return -1;
-    return op_node(g, TERN_OP_EMBED, ids, table, TERN_VALUE_F32, g->values[table].cols);
+    return OP(g, EMBED, TERN_IN(ids, table));
 }
 
 tern_vid tern_g_rms_norm(tern_graph *g, tern_vid x, tern_vid w, float eps) {
-    tern_vid y = op_node(g, TERN_OP_RMS_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
-    if (y >= 0) last_node(g)->eps = eps;
-    return y;
+    return OP(g, RMS_NORM, TERN_IN(x, w), .norm = {.eps = eps});
 }
 
 tern_vid tern_g_layer_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps) {
-    tern_vid y = op_node(g, TERN_OP_LAYER_NORM, x, w, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    last_node(g)->eps = eps;
-    if (b >= 0) tern_g_in(g, last_node(g), b);
-    return y;
+    return OP(g, LAYER_NORM, TERN_IN(x, w, b), .norm = {.eps = eps});
 }
 
 tern_vid tern_g_positions(tern_graph *g, tern_vid ids, tern_vid table, int32_t first) {
-    if (table < 0) return -1;
-    tern_vid y = op_node(g, TERN_OP_POSITIONS, ids, table, TERN_VALUE_F32, g->values[table].cols);
-    if (y >= 0) last_node(g)->first = first;
-    return y;
+    return OP(g, POSITIONS, TERN_IN(ids, table), .first = first);
 }
 
 tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t end) {
-    if (table < 0) return -1;
-    tern_vid y = op_node(g, TERN_OP_SEGMENTS, ids, table, TERN_VALUE_F32, g->values[table].cols);
-    if (y >= 0) last_node(g)->first = end;
-    return y;
+    return OP(g, SEGMENTS, TERN_IN(ids, table), .first = end);
 }
 
-tern_vid tern_g_quantize(tern_graph *g, tern_vid x) {
-    return op_node(g, TERN_OP_QUANTIZE, x, -1, TERN_VALUE_I8ROWS, 0);
-}
+tern_vid tern_g_quantize(tern_graph *g, tern_vid x) { return OP(g, QUANTIZE, TERN_IN(x)); }
 
-tern_vid tern_g_ternarize(tern_graph *g, tern_vid w) {
-    return op_node(g, TERN_OP_TERNARIZE, w, -1, TERN_VALUE_F32, 0);
-}
+tern_vid tern_g_ternarize(tern_graph *g, tern_vid w) { return OP(g, TERNARIZE, TERN_IN(w)); }
 
 tern_vid tern_g_linear(tern_graph *g, tern_vid x, tern_vid w) {
-    if (w < 0) return -1;
-    return op_node(g, TERN_OP_LINEAR, x, w, TERN_VALUE_F32, g->values[w].rows);
+    return tern_g_capped_linear(g, x, w, 0);
+}
+
+tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap) {
+    return OP(g, LINEAR, TERN_IN(x, w), .soft_cap = cap);
 }
 
 tern_vid tern_g_bitlinear(tern_graph *g, tern_vid x, tern_vid w) {
@@ -264,197 +254,94 @@ tern_vid tern_g_rope(tern_graph *g, tern_vid x, tern_vid factors, int32_t n_head
 
 tern_vid tern_g_long_rope(tern_graph *g, tern_vid x, tern_vid factors, tern_vid long_factors,
                           int32_t n_heads, int32_t head_dim, const tern_rope_attrs *attrs) {
-    tern_vid y = op_node(g, TERN_OP_ROPE, x, factors, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    if (long_factors >= 0) tern_g_in(g, n, long_factors);
-    n->n_heads = n_heads;
-    n->head_dim = head_dim;
-    n->rope = *attrs;
-    return y;
+    return OP(g, ROPE, TERN_IN(x, factors, long_factors),
+              .rope = {.n_heads = n_heads, .head_dim = head_dim, .angles = *attrs});
 }
 
 void tern_g_kv_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                      int32_t n_kv_heads, int32_t head_dim) {
-    tern_node *n = tern_g_node(g, TERN_OP_KV_STORE);
-    tern_g_in(g, n, k);
-    tern_g_in(g, n, v);
-    tern_g_in(g, n, k_state);
-    tern_g_in(g, n, v_state);
-    if (!n) return;
-    n->n_kv_heads = n_kv_heads;
-    n->head_dim = head_dim;
+    OP(g, KV_STORE, TERN_IN(k, v, k_state, v_state),
+       .rope = {.n_kv_heads = n_kv_heads, .head_dim = head_dim});
 }
 
 tern_vid tern_g_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
                           const tern_attention_attrs *attrs) {
-    tern_vid y = op_node(g, TERN_OP_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    tern_g_in(g, n, v_state);
-    n->n_heads = attrs->n_heads;
-    n->n_kv_heads = attrs->n_kv_heads;
-    n->head_dim = attrs->head_dim;
-    n->scale = attrs->scale;
-    n->window = attrs->window;
-    n->ahead = attrs->ahead;
-    n->bidirectional = attrs->bidirectional;
-    n->images = attrs->images;
-    n->soft_cap = attrs->soft_cap;
-    return y;
+    return OP(g, ATTENTION, TERN_IN(q, k_state, v_state), .attention = *attrs);
 }
 
-tern_vid tern_g_add(tern_graph *g, tern_vid a, tern_vid b) {
-    return op_node(g, TERN_OP_ADD, a, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
-}
+tern_vid tern_g_add(tern_graph *g, tern_vid a, tern_vid b) { return OP(g, ADD, TERN_IN(a, b)); }
 
-tern_vid tern_g_mul(tern_graph *g, tern_vid a, tern_vid b) {
-    return op_node(g, TERN_OP_MUL, a, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
-}
+tern_vid tern_g_mul(tern_graph *g, tern_vid a, tern_vid b) { return OP(g, MUL, TERN_IN(a, b)); }
 
 tern_vid tern_g_act(tern_graph *g, tern_vid x, tern_act_kind act) {
-    tern_vid y = op_node(g, TERN_OP_ACT, x, -1, TERN_VALUE_F32, 0);
-    if (y >= 0) last_node(g)->act = act;
-    return y;
+    return OP(g, ACT, TERN_IN(x), .act = {.kind = act});
 }
 
 tern_vid tern_g_scale(tern_graph *g, tern_vid x, float factor) {
-    tern_vid y = op_node(g, TERN_OP_SCALE, x, -1, TERN_VALUE_F32, 0);
-    if (y >= 0) last_node(g)->scale = factor;
-    return y;
+    return OP(g, SCALE, TERN_IN(x), .scale = factor);
 }
 
 tern_vid tern_g_hadamard(tern_graph *g, tern_vid x, tern_vid signs, const tern_rotation *r) {
-    tern_vid y = op_node(g, TERN_OP_HADAMARD, x, r->has_signs ? signs : -1, TERN_VALUE_F32, 0);
-    if (y >= 0) last_node(g)->rotation = *r;
-    return y;
+    return OP(g, HADAMARD, TERN_IN(x, r->has_signs ? signs : -1), .rotation = *r);
 }
 
-tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b) {
-    return op_node(g, TERN_OP_BIAS, x, b < 0 ? -2 : b, TERN_VALUE_F32, 0);
-}
+tern_vid tern_g_bias(tern_graph *g, tern_vid x, tern_vid b) { return OP(g, BIAS, TERN_IN(x, b)); }
 
-tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x) {
-    return op_node(g, TERN_OP_L2_NORM, x, -1, TERN_VALUE_F32, 0);
-}
+tern_vid tern_g_l2_norm(tern_graph *g, tern_vid x) { return OP(g, L2_NORM, TERN_IN(x)); }
 
 tern_vid tern_g_columns(tern_graph *g, tern_vid x, int64_t group, int64_t first, int64_t width) {
-    if (x < 0 || group <= 0) return -1;
-    tern_vid y =
-        op_node(g, TERN_OP_COLUMNS, x, -1, TERN_VALUE_F32, g->values[x].cols / group * width);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    n->group = (int32_t)group;
-    n->first = (int32_t)first;
-    n->width = (int32_t)width;
-    return y;
+    if (group <= 0) return -1;
+    return OP(g, COLUMNS, TERN_IN(x), .columns = {(int32_t)group, (int32_t)first, (int32_t)width});
 }
 
 tern_vid tern_g_depthwise_conv(tern_graph *g, tern_vid x, tern_vid w, tern_vid bias, tern_vid state,
                                tern_act_kind act) {
-    tern_vid y = op_node(g, TERN_OP_DEPTHWISE_CONV, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    tern_g_in(g, n, state);
-    if (bias >= 0) tern_g_in(g, n, bias);
-    n->act = act;
-    return y;
+    return OP(g, DEPTHWISE_CONV, TERN_IN(x, w, state, bias), .act = {.kind = act});
 }
 
 tern_vid tern_g_delta_net(tern_graph *g, tern_vid qkv, tern_vid a, tern_vid b, tern_vid a_log,
                           tern_vid dt_bias, tern_vid state, const tern_delta_attrs *attrs) {
-    tern_vid y = op_node(g, TERN_OP_DELTA_NET, qkv, a < 0 ? -2 : a, TERN_VALUE_F32,
-                         (int64_t)attrs->n_v_heads * attrs->v_dim);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    tern_g_in(g, n, b);
-    tern_g_in(g, n, a_log);
-    tern_g_in(g, n, dt_bias);
-    tern_g_in(g, n, state);
-    n->n_heads = attrs->n_v_heads;
-    n->n_kv_heads = attrs->n_k_heads;
-    n->head_dim = attrs->head_dim;
-    n->v_dim = attrs->v_dim;
-    n->tiled = attrs->tiled;
-    n->eps = attrs->eps;
-    return y;
+    return OP(g, DELTA_NET, TERN_IN(qkv, a, b, a_log, dt_bias, state), .delta = *attrs);
 }
 
 tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_vid d,
                     tern_vid dt_bias, tern_vid state, const tern_ssm_attrs *attrs) {
-    tern_vid y = op_node(g, TERN_OP_SSM, xbc, dt < 0 ? -2 : dt, TERN_VALUE_F32,
-                         (int64_t)attrs->n_heads * attrs->head_dim);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    tern_g_in(g, n, a);
-    tern_g_in(g, n, d);
-    tern_g_in(g, n, dt_bias);
-    tern_g_in(g, n, state);
-    n->n_heads = attrs->n_heads;
-    n->n_kv_heads = attrs->n_groups;
-    n->head_dim = attrs->n_state;
-    n->v_dim = attrs->head_dim;
-    return y;
+    return OP(g, SSM, TERN_IN(xbc, dt, a, d, dt_bias, state), .ssm = *attrs);
 }
 
 tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
                              const double factors[TERN_PIECES_MAX]) {
-    tern_vid y = op_node(g, TERN_OP_SCALE_PIECES, x, -1, TERN_VALUE_F32, 0);
-    for (int i = 0; y >= 0 && i < TERN_PIECES_MAX; i++) {
-        last_node(g)->factors[i] = (float)factors[i];
-        last_node(g)->widths[i] = (int32_t)widths[i];
+    tern_pieces_attrs pieces;
+    for (int i = 0; i < TERN_PIECES_MAX; i++) {
+        pieces.factors[i] = (float)factors[i];
+        pieces.widths[i] = (int32_t)widths[i];
     }
-    return y;
+    return OP(g, SCALE_PIECES, TERN_IN(x), .pieces = pieces);
 }
 
 tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps) {
-    tern_vid y = op_node(g, TERN_OP_GROUP_NORM, x, -1, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    last_node(g)->group = (int32_t)group;
-    last_node(g)->eps = eps;
-    return y;
+    return OP(g, GROUP_NORM, TERN_IN(x), .norm = {.eps = eps, .group = (int32_t)group});
 }
 
 tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s) {
-    return op_node(g, TERN_OP_SCALE_BY, x, s < 0 ? -2 : s, TERN_VALUE_F32, 0);
-}
-
-tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap) {
-    tern_vid y = tern_g_linear(g, x, w);
-    if (y >= 0) last_node(g)->soft_cap = cap;
-    return y;
+    return OP(g, SCALE_BY, TERN_IN(x, s));
 }
 
 tern_vid tern_g_route(tern_graph *g, tern_vid scores, tern_vid bias,
                       const tern_route_attrs *attrs) {
-    tern_vid y = op_node(g, TERN_OP_ROUTE, scores, bias, TERN_VALUE_F32, 2 * attrs->n_chosen);
-    if (y < 0) return -1;
-    tern_node *n = last_node(g);
-    n->n_chosen = attrs->n_chosen;
-    n->sigmoid = attrs->sigmoid;
-    n->normed = attrs->normed;
-    n->eps = attrs->eps;
-    n->scale = attrs->scale;
-    return y;
+    return OP(g, ROUTE, TERN_IN(scores, bias), .route = *attrs);
 }
 
 tern_vid tern_g_experts(tern_graph *g, tern_vid x, tern_vid route, tern_vid w) {
     if (route < 0 || w < 0 || g->values[w].parts < 1) return -1;
-    int32_t n_chosen = (int32_t)(g->values[route].cols / 2);
-    int64_t each = g->values[w].rows / g->values[w].parts;
-    tern_vid y = op_node(g, TERN_OP_EXPERTS, x, route, TERN_VALUE_F32, n_chosen * each);
-    if (y < 0) return -1;
-    tern_g_in(g, last_node(g), w);
-    last_node(g)->n_chosen = n_chosen;
-    return y;
+    return OP(g, EXPERTS, TERN_IN(x, route, w),
+              .route = {.n_chosen = (int32_t)(g->values[route].cols / 2)});
 }
 
 tern_vid tern_g_mix(tern_graph *g, tern_vid x, tern_vid route) {
-    if (x < 0 || route < 0 || g->values[route].cols < 2) return -1;
-    int32_t n_chosen = (int32_t)(g->values[route].cols / 2);
-    tern_vid y = op_node(g, TERN_OP_MIX, x, route, TERN_VALUE_F32, g->values[x].cols / n_chosen);
-    if (y >= 0) last_node(g)->n_chosen = n_chosen;
-    return y;
+    if (route < 0 || g->values[route].cols < 2) return -1;
+    return OP(g, MIX, TERN_IN(x, route),
+              .route = {.n_chosen = (int32_t)(g->values[route].cols / 2)});
 }
 
 // Sets the result's rows to a dimension instead of its input's.
@@ -469,104 +356,75 @@ static tern_vid recounted(tern_graph *g, tern_vid y, tern_dim dim) {
 
 tern_vid tern_g_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
                         bool by_column) {
-    if (step < 1 || step > INT32_MAX || width < 1 || width > INT32_MAX) return -1;
-    tern_vid y = recounted(g, op_node(g, TERN_OP_WINDOWS, x, -1, TERN_VALUE_F32, width), dim);
-    if (y < 0) return -1;
-    last_node(g)->first = (int32_t)step;
-    last_node(g)->width = (int32_t)width;
-    last_node(g)->tiled = by_column;
-    return y;
+    return tern_g_padded_windows(g, x, dim, step, width, 0, 0, by_column);
 }
 
 tern_vid tern_g_padded_windows(tern_graph *g, tern_vid x, tern_dim dim, int64_t step, int64_t width,
                                int64_t before, int64_t after, bool by_column) {
-    if (before < 0 || before > INT32_MAX || after < 0 || after > INT32_MAX) return -1;
-    tern_vid y = tern_g_windows(g, x, dim, step, width, by_column);
-    if (y < 0) return -1;
-    last_node(g)->before = (int32_t)before;
-    last_node(g)->after = (int32_t)after;
-    return y;
+    if (step < 1 || step > INT32_MAX || width < 1 || width > INT32_MAX || before < 0 ||
+        before > INT32_MAX || after < 0 || after > INT32_MAX)
+        return -1;
+    tern_vid y = OP(g, WINDOWS, TERN_IN(x),
+                    .windows = {.step = (int32_t)step,
+                                .width = (int32_t)width,
+                                .before = (int32_t)before,
+                                .after = (int32_t)after,
+                                .by_column = by_column});
+    return recounted(g, y, dim);
 }
 
 tern_vid tern_g_whole_norm(tern_graph *g, tern_vid x, tern_vid w, tern_vid b, float eps) {
-    tern_vid y = op_node(g, TERN_OP_WHOLE_NORM, x, w < 0 ? -2 : w, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_g_in(g, last_node(g), b);
-    last_node(g)->eps = eps;
-    return y;
+    return OP(g, WHOLE_NORM, TERN_IN(x, w, b), .norm = {.eps = eps});
 }
 
-static void set_heads(tern_node *n, const tern_attention_attrs *attrs) {
-    n->n_heads = attrs->n_heads;
-    n->n_kv_heads = attrs->n_kv_heads;
-    n->head_dim = attrs->head_dim;
-    n->scale = attrs->scale;
+// Which rows are seen is a matter of the states.
+static tern_attention_attrs heads_of(const tern_attention_attrs *a) {
+    return (tern_attention_attrs){.n_heads = a->n_heads,
+                                  .n_kv_heads = a->n_kv_heads,
+                                  .head_dim = a->head_dim,
+                                  .scale = a->scale};
 }
 
 void tern_g_source_store(tern_graph *g, tern_vid k, tern_vid v, tern_vid k_state, tern_vid v_state,
                          tern_vid n_state, const tern_attention_attrs *attrs) {
-    const tern_vid in[] = {k, v, k_state, v_state, n_state};
-    tern_node *n = tern_g_node(g, TERN_OP_SOURCE_STORE);
-    for (int i = 0; i < 5; i++) tern_g_in(g, n, in[i]);
-    if (n) set_heads(n, attrs);
+    OP(g, SOURCE_STORE, TERN_IN(k, v, k_state, v_state, n_state), .attention = heads_of(attrs));
 }
 
 tern_vid tern_g_cross_attention(tern_graph *g, tern_vid q, tern_vid k_state, tern_vid v_state,
                                 tern_vid n_state, const tern_attention_attrs *attrs) {
-    tern_vid y =
-        op_node(g, TERN_OP_CROSS_ATTENTION, q, k_state < 0 ? -2 : k_state, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_g_in(g, last_node(g), v_state);
-    tern_g_in(g, last_node(g), n_state);
-    set_heads(last_node(g), attrs);
-    return y;
+    return OP(g, CROSS_ATTENTION, TERN_IN(q, k_state, v_state, n_state),
+              .attention = heads_of(attrs));
 }
 
 tern_vid tern_g_take_rows(tern_graph *g, tern_vid x, tern_vid rows) {
-    if (rows < 0) return -1;
-    return recounted(g, op_node(g, TERN_OP_TAKE_ROWS, x, rows, TERN_VALUE_F32, 0),
-                     g->values[rows].dim);
+    tern_vid y = OP(g, TAKE_ROWS, TERN_IN(x, rows));
+    return y < 0 ? -1 : recounted(g, y, g->values[rows].dim);
 }
 
 tern_vid tern_g_replace(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids) {
-    tern_vid y = op_node(g, TERN_OP_REPLACE, x, rows < 0 ? -2 : rows, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_g_in(g, last_node(g), ids);
-    g->values[rows].is_optional = true;
+    tern_vid y = OP(g, REPLACE, TERN_IN(x, rows, ids));
+    if (y >= 0) g->values[rows].is_optional = true;
     return y;
 }
 
 tern_vid tern_g_add_given(tern_graph *g, tern_vid x, tern_vid rows, tern_vid ids, int64_t first) {
-    tern_vid y = op_node(g, TERN_OP_ADD_INPUT_EMBEDS, x, rows < 0 ? -2 : rows, TERN_VALUE_F32, 0);
-    if (y < 0) return -1;
-    tern_g_in(g, last_node(g), ids);
-    last_node(g)->first = (int32_t)first;
-    return y;
+    return OP(g, ADD_INPUT_EMBEDS, TERN_IN(x, rows, ids), .first = (int32_t)first);
 }
 
 tern_vid tern_g_add_point(tern_graph *g, tern_vid x, tern_vid points, tern_vid table) {
-    tern_vid y = op_node(g, TERN_OP_ADD_POINT, x, points < 0 ? -2 : points, TERN_VALUE_F32, 0);
-    if (y >= 0) tern_g_in(g, last_node(g), table);
-    return y;
+    return OP(g, ADD_POINT, TERN_IN(x, points, table));
 }
 
 tern_vid tern_g_merge(tern_graph *g, tern_vid x, int32_t group) {
-    if (x < 0 || group < 1) return -1;
-    tern_vid y = op_node(g, TERN_OP_MERGE, x, -1, TERN_VALUE_F32, g->values[x].cols * group);
-    if (y < 0) return -1;
-    last_node(g)->group = group;
-    return recounted(g, y, tern_g_dim(g, "outputs"));
+    if (group < 1) return -1;
+    return recounted(g, OP(g, MERGE, TERN_IN(x), .group = group), tern_g_dim(g, "outputs"));
 }
 
 tern_vid tern_g_pool(tern_graph *g, tern_vid x, tern_dim sequences, tern_pool_kind kind) {
-    tern_vid y = recounted(g, op_node(g, TERN_OP_POOL, x, -1, TERN_VALUE_F32, 0), sequences);
-    if (y >= 0) last_node(g)->pool = kind;
-    return y;
+    return recounted(g, OP(g, POOL, TERN_IN(x), .pool = {kind}), sequences);
 }
 
-tern_vid tern_g_top_k(tern_graph *g, tern_vid x) {
-    return op_node(g, TERN_OP_TOP_K, x, -1, TERN_VALUE_F32, 0);
-}
+tern_vid tern_g_top_k(tern_graph *g, tern_vid x) { return OP(g, TOP_K, TERN_IN(x)); }
 
 void tern_g_call(tern_graph *g, tern_vid v, const char *name) {
     if (v < 0) {
@@ -600,23 +458,14 @@ void tern_graph_count_windows(const tern_graph *g, tern_vid of, int64_t n,
         if (w->op != TERN_OP_WINDOWS) continue;
         int64_t have = tern_graph_rows(g, w->in[0], counts) * g->values[w->in[0]].cols;
         if (w->in[0] == of && n < have) have = n;
-        have += (int64_t)w->before + w->after;
+        have += (int64_t)w->windows.before + w->windows.after;
         int64_t *count = &counts[g->values[w->out[0]].dim];
-        if (*count == 0 && have >= w->width) *count = (have - w->width) / w->first + 1;
+        if (*count == 0 && have >= w->windows.width)
+            *count = (have - w->windows.width) / w->windows.step + 1;
     }
 }
 
 // ---- RoPE --------------------------------------------------------------------------------------
-
-bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b) {
-    return a->n_rot == b->n_rot && a->halves == b->halves && a->base == b->base &&
-           a->scaling == b->scaling && a->factor == b->factor &&
-           a->low_freq_factor == b->low_freq_factor && a->high_freq_factor == b->high_freq_factor &&
-           a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
-           a->attn_factor == b->attn_factor && a->n_context_orig == b->n_context_orig &&
-           a->growth == b->growth && a->axes == b->axes &&
-           memcmp(a->sections, b->sections, sizeof a->sections) == 0;
-}
 
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors) {
     for (int i = 0; i < a->n_rot / 2; i++) {

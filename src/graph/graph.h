@@ -78,31 +78,17 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_ONE,
     TERN_COLUMNS_COLUMNS, // attributes group and width
     TERN_COLUMNS_SPREAD,  // the reverse of these
-    TERN_COLUMNS_HEADS,   // n_v_heads * v_dim
+    TERN_COLUMNS_DELTA,   // n_v_heads * v_dim
+    TERN_COLUMNS_SSM,     // n_heads * head_dim
     TERN_COLUMNS_ROUTE,   // 2 * n_chosen
     TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
     TERN_COLUMNS_MIX,     // those of the first over n_chosen
-    TERN_COLUMNS_WIDTH,   // attribute width
+    TERN_COLUMNS_WIDTH,   // those of a window
+    TERN_COLUMNS_DIGITS,  // those of the first times the digits of a code
     TERN_COLUMNS_MERGE,   // those of the first times group
     TERN_COLUMNS_THIRD,   // those of the third
     TERN_COLUMNS_FREE,    // no output
 } tern_columns_rule;
-
-typedef enum tern_op {
-#define TERN_OP_ROW(id, ...) TERN_OP_##id,
-#include "graph/ops.inc"
-    TERN_OP_COUNT
-} tern_op;
-
-// A row of ops.inc.
-typedef struct tern_op_facts {
-    const char *name;
-    int n_in_least, n_in_most, n_out_least, n_out_most;
-    tern_columns_rule columns;
-    int in_place; // index of an input, or -1
-    int stores;   // likewise: of the first of two states
-} tern_op_facts;
-const tern_op_facts *tern_op_info(tern_op op);
 
 // Activations, each with its name in config.json.
 #define TERN_ACTS(ROW)                                                                             \
@@ -142,25 +128,31 @@ typedef enum tern_rope_axes {
 } tern_rope_axes;
 
 #define TERN_ROPE_PAIRS_MAX 512
-typedef struct tern_rope_attrs {
-    int32_t n_rot; // rotated dimensions of a head, even
-    bool halves;   // pairs (i, i + n_rot/2) instead of (2i, 2i + 1)
-    float base;    // theta
-    tern_rope_scaling scaling;
-    float factor; // LINEAR, LLAMA3, YARN: the context's length over training's
-    float low_freq_factor, high_freq_factor; // LLAMA3
-    float beta_fast, beta_slow;              // YARN
-    float attn_factor;                       // YARN, LONG: factor of cosine and sine; 0: YARN's own
-    int32_t n_context_orig;
-    // Queries grow with their position p, so that attention to long texts stays sharp: times 1 +
-    // growth * ln(1 + floor(p / n_context_orig)); 0: they do not.
-    float growth;
-    tern_rope_axes axes;
-    int32_t sections[3]; // MIXED
-} tern_rope_attrs;
+#define TERN_CHOSEN_MAX     64 // experts of a row
+#define TERN_PIECES_MAX     5
+
+typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
+
+#define TERN_ATTRS_BEGIN(type)              typedef struct type {
+#define TERN_ATTR(type, member)             type member;
+#define TERN_ATTR_LIST(type, member, n)     type member[n];
+#define TERN_ATTR_NAMED(type, member, name) type member;
+#define TERN_ATTR_STRUCT(type, member)      type member;
+#define TERN_ATTRS_END(type)                                                                       \
+    }                                                                                              \
+    type;
+#include "graph/ops.inc"
+
+typedef enum tern_attrs_kind {
+    TERN_ATTRS_NONE,
+#define TERN_NODE_ATTRS(id, type, member) TERN_ATTRS_##id,
+#define TERN_NODE_ATTR(id, type, member)  TERN_ATTRS_##id,
+#include "graph/ops.inc"
+} tern_attrs_kind;
 
 // By member: the padding between them is undefined.
 bool tern_rope_same(const tern_rope_attrs *a, const tern_rope_attrs *b);
+bool tern_rotation_same(const tern_rotation *a, const tern_rotation *b);
 // What LLAMA3 divides the frequency of each pair by, [n_rot / 2]: long waves by the factor, short
 // ones by 1, with a ramp between. GGUF stores these as the tensor rope_freqs.weight (FACTORS).
 void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
@@ -168,63 +160,23 @@ void tern_rope_llama3_factors(const tern_rope_attrs *a, float *factors);
 // precision, with the ramp from 1 to 4 turns that all published models have. False: none do.
 bool tern_rope_llama3_find(tern_rope_attrs *a, const float *factors);
 
-// Attention: which positions a row sees, and how their scores are made.
-typedef struct tern_attention_attrs {
-    int32_t n_heads, n_kv_heads, head_dim;
-    float scale;
-    int32_t window;     // position p sees q with 0 <= p - q < window; 0: all before it
-    bool bidirectional; // all rows of the sequence, in a window |p - q| < window: encoders
-    int32_t ahead;      // bidirectional, in a window: for later q, q - p < ahead; 0: window
-    bool images;        // rows of an image attend to its end
-    float soft_cap;     // scores become cap * tanh(score / cap); 0: they stay
-} tern_attention_attrs;
+typedef enum tern_op {
+#define TERN_OP_ROW(id, ...) TERN_OP_##id,
+#include "graph/ops.inc"
+    TERN_OP_COUNT
+} tern_op;
 
-// The gated delta rule (arXiv:2412.06464). Per value head, with S [head_dim, v_dim] zero at first:
-// S *= e^g; S += k (beta (v - S^T k))^T; y = S^T q, where q and k are divided by their length
-// (sqrt(sum x^2 + eps)) and q by sqrt(head_dim), beta = sigmoid(b), g = A * softplus(a + dt_bias).
-typedef struct tern_delta_attrs {
-    int32_t n_k_heads, n_v_heads, head_dim, v_dim;
-    bool tiled; // value head n reads key head n % n_k_heads instead of n / (n_v_heads / n_k_heads)
-    float eps;
-} tern_delta_attrs;
+// A row of ops.inc.
+typedef struct tern_op_facts {
+    const char *name;
+    int n_in_least, n_in_most, n_out_least, n_out_most;
+    tern_columns_rule columns;
+    tern_attrs_kind attrs;
+    int in_place; // index of an input, or -1
+    int stores;   // likewise: of the first of two states
+} tern_op_facts;
+const tern_op_facts *tern_op_info(tern_op op);
 
-// A selective state space (Mamba-2, arXiv:2405.21060). Per head, with S [n_state, head_dim] zero at
-// first: dt = softplus(raw + dt_bias); S = S e^(A dt) + B (dt x)^T; y = S^T C + D x. Heads of a
-// group share B and C.
-typedef struct tern_ssm_attrs {
-    int32_t n_heads, head_dim, n_groups, n_state;
-} tern_ssm_attrs;
-
-// Which experts a row goes to: those with the greatest score + bias, in descending order, the
-// earlier of equals first. Scores are softmax(x) over all experts, or sigmoid(x). The weight of a
-// chosen expert is its score, divided by (the sum of the chosen scores + eps) if normed, times
-// scale.
-typedef struct tern_route_attrs {
-    int32_t n_chosen;
-    bool sigmoid, normed;
-    float eps, scale;
-} tern_route_attrs;
-#define TERN_CHOSEN_MAX 64
-
-typedef enum tern_pool_kind { TERN_POOL_MEAN, TERN_POOL_LAST, TERN_POOL_FIRST } tern_pool_kind;
-
-// H(s * P x), or with `inverse` s * H(x): H is Walsh-Hadamard of each `block` columns over
-// sqrt(block), s a vector of +1 and -1 (-1: none), and P, if `groups`, turns columns
-// [repeats][groups][each] into [groups][repeats][each].
-typedef struct tern_rotation {
-    int32_t block, repeats, groups, each;
-    bool has_signs, inverse;
-} tern_rotation;
-
-// A causal convolution along a sequence.
-typedef struct tern_causal_attrs {
-    int32_t n_in, n_out;
-    int32_t taps, dilation; // rows from one tap to the next
-    int32_t rate;           // upsampling: output rows per input row; there are twice as many taps
-    int32_t groups;         // upsampling: groups of inputs and outputs; divides both
-} tern_causal_attrs;
-
-#define TERN_PIECES_MAX   5
 #define TERN_NODE_INPUTS  8
 #define TERN_NODE_OUTPUTS 4
 
@@ -233,31 +185,19 @@ typedef struct tern_node {
     int32_t layer; // for printing; -1: none
     tern_vid in[TERN_NODE_INPUTS], out[TERN_NODE_OUTPUTS];
     int n_in, n_out;
-    // Attributes; only those of the op are set.
-    float eps;                             // norms
-    tern_act_kind act;                     // act, glu, conv
-    int32_t n_heads, n_kv_heads, head_dim; // rope, kv_store, attention, delta_net (keys' heads)
-    float scale;                           // attention, scale
-    int32_t window, ahead;                 // attention
-    bool bidirectional, images;
-    float soft_cap; // attention; linear and linear_top_k of scores
-    tern_rope_attrs rope;
-    bool inverse; // rope: turns back, which is its gradient
-    // columns and their gradient; windows: step, width; add_input_embeds: the first column
-    int32_t group, first, width;
-    int32_t before, after;    // windows: zeros before and after the input
-    int32_t v_dim;            // delta_net, whose n_heads are the values' heads
-    tern_causal_attrs causal; // conv1d, upsample_conv
-    tern_rotation rotation;   // hadamard
-    bool tiled;               // delta_net, windows
-    tern_pool_kind pool;
-    float factors[TERN_PIECES_MAX]; // scale_pieces, of widths[] columns each
-    int32_t widths[TERN_PIECES_MAX];
-    int32_t n_chosen;     // route, experts, mix
-    bool sigmoid, normed; // route
-    bool decays;          // adamw: weight decay applies
+    union { // the attributes that the op's row in ops.inc names
+#define TERN_NODE_ATTRS(id, type, member) type member;
+#define TERN_NODE_ATTR(id, type, member)  type member;
+#include "graph/ops.inc"
+    };
 } tern_node;
 
+// Whether the node has attributes of this kind.
+bool tern_node_has(const tern_node *n, tern_attrs_kind kind);
+// Whether rows of its result depend on later rows of the sequence.
+bool tern_node_looks_ahead(const tern_node *n);
+// Adds the attributes to a hash, by member.
+uint64_t tern_node_hash_attrs(uint64_t h, const tern_node *n);
 // The node's optional input number i, or -1.
 tern_vid tern_node_optional(const tern_node *n, int i);
 // The first of the two states that the node stores rows of keys and values in; NULL: none.
@@ -279,6 +219,13 @@ void tern_graph_free(tern_graph *g);
 tern_status tern_graph_copy(tern_graph *to, const tern_graph *from, tern_error *err);
 
 // ---- Building: each returns the new value; errors are remembered in the graph -------------------
+
+// A node like this one, with its op, inputs and attributes set: TERN_IN(x, w) for the inputs.
+// Optional ones of -1 at the end are left out. Returns the first output, which has the rows of the
+// first input and the columns that the op's row says; -1: none, or a failure.
+#define TERN_IN(...)                                                                               \
+    .in = {__VA_ARGS__}, .n_in = (int)(sizeof((tern_vid[]){__VA_ARGS__}) / sizeof(tern_vid))
+tern_vid tern_g_op(tern_graph *g, const tern_node *like);
 
 // The dimension of this name, declared when first used.
 tern_dim tern_g_dim(tern_graph *g, const char *name);
@@ -506,6 +453,7 @@ void tern_memory_plan_free(tern_memory_plan *plan);
 
 const char *tern_op_name(tern_op op);
 const char *tern_act_name(tern_act_kind act);
+const char *tern_pool_name(tern_pool_kind kind);
 // name: the graph's name in the model; pass: the last pass it went through. plan: NULL, or where
 // values are.
 void tern_graph_print(const tern_graph *g, const char *name, const char *pass,

@@ -132,7 +132,7 @@ static void fuse_norm_quantize(tern_graph *g, tern_node *quantize) {
     if (!norm || norm->op != TERN_OP_RMS_NORM || n_readers(g, norm->out[0]) != 1) return;
     if (g->values[norm->in[1]].cols != g->values[norm->in[0]].cols) return; // by groups
     quantize->op = TERN_OP_NORM_QUANTIZE;
-    quantize->eps = norm->eps;
+    quantize->norm = norm->norm;
     quantize->in[0] = norm->in[0];
     quantize->in[1] = norm->in[1];
     quantize->n_in = 2;
@@ -140,7 +140,7 @@ static void fuse_norm_quantize(tern_graph *g, tern_node *quantize) {
     tern_node *glu = producer(g, quantize->in[0]);
     if (!glu || glu->op != TERN_OP_GLU || n_readers(g, glu->out[0]) != 1) return;
     quantize->op = TERN_OP_GLU_NORM_QUANTIZE; // in: gate, up, norm weight
-    quantize->act = glu->act;
+    quantize->act = (tern_act_attrs){glu->act.kind, norm->norm.eps};
     quantize->in[2] = quantize->in[1];
     quantize->in[0] = glu->in[0];
     quantize->in[1] = glu->in[1];
@@ -195,11 +195,11 @@ static void fuse_rope_store(tern_graph *g, tern_node *store) {
     if (attention) rope_q = producer(g, attention->in[0]);
     if (!rope_q || rope_q->op != TERN_OP_ROPE || rope_q > store ||
         only_reader(g, rope_q->out[0]) != attention ||
-        !tern_rope_same(&rope_q->rope, &rope_k->rope))
+        !tern_rope_same(&rope_q->rope.angles, &rope_k->rope.angles))
         return;
     store->op = TERN_OP_ROPE_STORE;
-    store->rope = rope_q->rope;
-    store->n_heads = rope_q->n_heads;
+    store->rope.n_heads = rope_q->rope.n_heads;
+    store->rope.angles = rope_q->rope.angles;
     store->in[4] = store->in[3];
     store->in[3] = store->in[2];
     store->in[2] = store->in[1];

@@ -1,6 +1,6 @@
 // A graph as text, JSON or Graphviz.
 #include <inttypes.h>
-#include "graph/graph.h"
+#include "graph/build.h"
 
 void tern_graph_print_rows(const tern_graph *g, tern_vid vid, tern_strbuf *out) {
     const tern_value *v = &g->values[vid];
@@ -38,89 +38,9 @@ const char *tern_act_name(tern_act_kind act) {
     return names[act];
 }
 
-static void print_attrs(const tern_graph *g, const tern_node *n, tern_strbuf *out) {
-    switch (n->op) {
-    case TERN_OP_RMS_NORM:
-    case TERN_OP_NORM_QUANTIZE: tern_strbuf_printf(out, " eps=%g", (double)n->eps); break;
-    case TERN_OP_GLU_NORM_QUANTIZE:
-        tern_strbuf_printf(out, " act=%s eps=%g", tern_act_name(n->act), (double)n->eps);
-        break;
-    case TERN_OP_ACT:
-    case TERN_OP_GLU: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
-    case TERN_OP_ROPE:
-    case TERN_OP_ROPE_STORE:
-        tern_strbuf_printf(out, " base=%g n_rot=%d pairs=%s", (double)n->rope.base,
-                           (int)n->rope.n_rot, n->rope.halves ? "halves" : "neighbours");
-        break;
-    case TERN_OP_ATTENTION:
-        tern_strbuf_printf(out, " heads=%d/%d dim=%d scale=%g", (int)n->n_heads, (int)n->n_kv_heads,
-                           (int)n->head_dim, (double)n->scale);
-        if (n->window) tern_strbuf_printf(out, " window=%d", (int)n->window);
-        if (n->ahead) tern_strbuf_printf(out, " ahead=%d", (int)n->ahead);
-        if (n->bidirectional) tern_strbuf_puts(out, " bidirectional");
-        if (n->images) tern_strbuf_puts(out, " images");
-        if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
-        break;
-    case TERN_OP_SCALE: tern_strbuf_printf(out, " by=%g", (double)n->scale); break;
-    case TERN_OP_COLUMNS:
-        tern_strbuf_printf(out, " %d+%d of %d", (int)n->first, (int)n->width, (int)n->group);
-        break;
-    case TERN_OP_LINEAR:
-    case TERN_OP_LINEAR_TOP_K:
-        if (n->soft_cap != 0) tern_strbuf_printf(out, " cap=%g", (double)n->soft_cap);
-        break;
-    case TERN_OP_GROUP_NORM:
-        tern_strbuf_printf(out, " group=%d eps=%g", (int)n->group, (double)n->eps);
-        break;
-    case TERN_OP_WHOLE_NORM: tern_strbuf_printf(out, " eps=%g", (double)n->eps); break;
-    case TERN_OP_WINDOWS:
-        tern_strbuf_printf(out, " %d every %d%s", (int)n->width, (int)n->first,
-                           n->tiled ? " by column" : "");
-        if (n->before || n->after)
-            tern_strbuf_printf(out, " zeros=%d+%d", (int)n->before, (int)n->after);
-        break;
-    case TERN_OP_SOURCE_STORE:
-    case TERN_OP_CROSS_ATTENTION:
-        tern_strbuf_printf(out, " heads=%d/%d dim=%d", (int)n->n_heads, (int)n->n_kv_heads,
-                           (int)n->head_dim);
-        break;
-    case TERN_OP_CONV1D:
-        tern_strbuf_printf(out, " taps=%d every %d", (int)n->causal.taps, (int)n->causal.dilation);
-        break;
-    case TERN_OP_UPSAMPLE_CONV:
-        tern_strbuf_printf(out, " rate=%d groups=%d", (int)n->causal.rate, (int)n->causal.groups);
-        break;
-    case TERN_OP_SSM:
-        tern_strbuf_printf(out, " heads=%d/%d dim=%d state=%d", (int)n->n_heads, (int)n->n_kv_heads,
-                           (int)n->v_dim, (int)n->head_dim);
-        break;
-    case TERN_OP_SCALE_PIECES:
-        for (int i = 0; i < TERN_PIECES_MAX; i++)
-            tern_strbuf_printf(out, " %d*%g", (int)n->widths[i], (double)n->factors[i]);
-        break;
-    case TERN_OP_ROUTE:
-        tern_strbuf_printf(out, " %d by %s%s scale=%g", (int)n->n_chosen,
-                           n->sigmoid ? "sigmoid" : "softmax", n->normed ? " normed" : "",
-                           (double)n->scale);
-        break;
-    case TERN_OP_EXPERTS: tern_strbuf_printf(out, " of=%d", (int)g->values[n->in[2]].parts); break;
-    case TERN_OP_DEPTHWISE_CONV: tern_strbuf_printf(out, " act=%s", tern_act_name(n->act)); break;
-    case TERN_OP_DELTA_NET:
-        tern_strbuf_printf(out, " heads=%d/%d dim=%d/%d%s", (int)n->n_heads, (int)n->n_kv_heads,
-                           (int)n->head_dim, (int)n->v_dim, n->tiled ? " tiled" : "");
-        break;
-    case TERN_OP_HADAMARD:
-        tern_strbuf_printf(out, " block=%d%s%s", (int)n->rotation.block,
-                           n->rotation.groups ? " grouped" : "",
-                           n->rotation.inverse ? " inverse" : "");
-        break;
-    case TERN_OP_POOL:
-    case TERN_OP_POOL_SEQ:
-    case TERN_OP_POOL_GRAD:
-        tern_strbuf_printf(out, " %s", (const char *[]){"mean", "last", "first"}[n->pool]);
-        break;
-    default: break;
-    }
+const char *tern_pool_name(tern_pool_kind kind) {
+    static const char *const names[] = {"mean", "last", "first"};
+    return names[kind];
 }
 
 static void print_text(const tern_graph *g, const char *name, const char *pass,
@@ -135,7 +55,7 @@ static void print_text(const tern_graph *g, const char *name, const char *pass,
         for (int k = 0; k < n->n_in; k++)
             tern_strbuf_printf(out, "%s%s", k ? ", " : "", g->values[n->in[k]].name);
         tern_strbuf_putc(out, ')');
-        print_attrs(g, n, out);
+        tern_g_print_attrs(n, out);
         for (int k = 0; k < n->n_out; k++) {
             tern_strbuf_puts(out, k ? ", " : " : ");
             tern_graph_print_shape(g, n->out[k], out);

@@ -14,16 +14,11 @@ typedef struct rotating {
     void *ctx;
 } rotating;
 
-static bool is_same(const tern_rotation *a, const tern_rotation *b) {
-    return a->block == b->block && a->repeats == b->repeats && a->groups == b->groups &&
-           a->each == b->each && a->has_signs == b->has_signs && a->inverse == b->inverse;
-}
-
 static tern_vid rotated(tern_graph *to, tern_vid x, const tern_rotation *r) {
     char name[64];
     for (size_t i = 0; i < to->n_nodes; i++)
         if (to->nodes[i].op == TERN_OP_HADAMARD && to->nodes[i].in[0] == x &&
-            is_same(&to->nodes[i].rotation, r))
+            tern_rotation_same(&to->nodes[i].rotation, r))
             return to->nodes[i].out[0];
     int64_t n = to->values[x].cols;
     snprintf(name, sizeof name, "hadamard.sign.%lld", (long long)n);

@@ -144,8 +144,8 @@ static tern_status check_windows(const tern_batch *b, const tern_graph *g, tern_
         int64_t have = tern_graph_rows(g, n->in[0], counts);
         if (n->op == TERN_OP_WINDOWS) {
             int64_t made = tern_graph_rows(g, n->out[0], counts);
-            have = have * g->values[n->in[0]].cols + n->before + n->after;
-            if (made < 1 || (made - 1) * n->first + n->width <= have) continue;
+            have = have * g->values[n->in[0]].cols + n->windows.before + n->windows.after;
+            if (made < 1 || (made - 1) * n->windows.step + n->windows.width <= have) continue;
             return tern_fail(err, TERN_ERR_ARGUMENT, "%lld windows of %lld rows of %s do not fit",
                              (long long)made, (long long)have, g->values[n->in[0]].name);
         }
@@ -191,7 +191,8 @@ static uint64_t rows_seen(const tern_graph *g, const tern_node *n, const tern_ba
         uint64_t seen = (uint64_t)(b->chunks[i].first_pos + b->chunks[i].n_tokens);
         if (seen > most) most = seen;
     }
-    return n->window > 0 && (uint64_t)n->window < most ? (uint64_t)n->window : most;
+    uint64_t window = (uint64_t)n->attention.window;
+    return window > 0 && window < most ? window : most;
 }
 
 uint64_t tern_node_work(const tern_graph *g, const tern_node *n,
@@ -248,10 +249,10 @@ tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type 
     *out = wanted;
     if (wanted == TERN_KV_AUTO) *out = f32_bytes <= F32_CACHE_BYTES_MAX ? TERN_KV_F32 : TERN_KV_F16;
     for (size_t i = 0; *out == TERN_KV_Q8_0 && i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].head_dim % 32 != 0)
+        if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].attention.head_dim % 32 != 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
-                             (int)g->nodes[i].head_dim);
+                             (int)g->nodes[i].attention.head_dim);
     return TERN_OK;
 }
 

@@ -63,7 +63,7 @@ void tern_rope_angles(const tern_rope *r, const int32_t place[3], bool is_long, 
 tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const float *factors,
                                 const float *long_factors, int *index, tern_error *err) {
     for (size_t i = 0; i < list->n; i++)
-        if (tern_rope_same(&list->items[i].attrs, &n->rope)) {
+        if (tern_rope_same(&list->items[i].attrs, &n->rope.angles)) {
             *index = (int)i;
             return TERN_OK;
         }
@@ -71,10 +71,10 @@ tern_status tern_rope_list_find(tern_rope_list *list, const tern_node *n, const 
     if (!grown) return tern_fail_memory(err, sizeof *grown);
     list->items = grown;
     tern_rope *r = &list->items[list->n];
-    *r = (tern_rope){.attrs = n->rope};
-    size_t half = (size_t)n->rope.n_rot / 2, n_sets = long_factors ? 2 : 1;
+    *r = (tern_rope){.attrs = n->rope.angles};
+    size_t half = (size_t)n->rope.angles.n_rot / 2, n_sets = long_factors ? 2 : 1;
     r->inv_freq = tern_alloc_array(TERN_MEM_GRAPH, n_sets * half, sizeof(float));
-    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.n_rot);
+    if (!r->inv_freq) return tern_fail_memory(err, (size_t)n->rope.angles.n_rot);
     *index = (int)list->n++;
     r->magnitude = set_frequencies(&r->attrs, factors, r->inv_freq);
     if (!long_factors) return TERN_OK;

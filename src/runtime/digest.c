@@ -12,46 +12,12 @@ static uint64_t add_text(uint64_t h, const char *text) { return add(h, text, str
 static uint64_t add_int(uint64_t h, int64_t x) { return add(h, &x, sizeof x); }
 static uint64_t add_float(uint64_t h, float x) { return add(h, &x, sizeof x); }
 
-// By member: the padding between them is undefined.
-static uint64_t add_rope(uint64_t h, const tern_rope_attrs *r) {
-    const int32_t whole[] = {r->n_rot, r->halves, (int32_t)r->scaling, r->n_context_orig};
-    const float numbers[] = {r->base,      r->factor,    r->low_freq_factor, r->high_freq_factor,
-                             r->beta_fast, r->beta_slow, r->attn_factor,     r->growth};
-    return add(add(h, whole, sizeof whole), numbers, sizeof numbers);
-}
-
 static uint64_t add_node(uint64_t h, const tern_node *n) {
-    const int32_t whole[] = {n->op,
-                             n->n_in,
-                             n->n_out,
-                             n->act,
-                             n->n_heads,
-                             n->n_kv_heads,
-                             n->head_dim,
-                             n->window,
-                             n->inverse,
-                             n->group,
-                             n->first,
-                             n->width,
-                             n->v_dim,
-                             n->tiled,
-                             (int32_t)n->pool,
-                             n->n_chosen,
-                             n->sigmoid,
-                             n->normed,
-                             n->bidirectional + 2 * n->images,
-                             n->ahead};
-    const int32_t turned[] = {n->rotation.block, n->rotation.repeats,   n->rotation.groups,
-                              n->rotation.each,  n->rotation.has_signs, n->rotation.inverse};
-    const float numbers[] = {n->eps, n->scale, n->soft_cap};
-    const int32_t causal[] = {n->causal.n_in,     n->causal.n_out, n->causal.taps,
-                              n->causal.dilation, n->causal.rate,  n->causal.groups};
-    h = add(add(h, whole, sizeof whole), numbers, sizeof numbers);
-    h = add(h, causal, sizeof causal);
+    const int32_t whole[] = {n->op, n->n_in, n->n_out};
+    h = add(h, whole, sizeof whole);
     h = add(h, n->in, (size_t)n->n_in * sizeof *n->in);
     h = add(h, n->out, (size_t)n->n_out * sizeof *n->out);
-    h = add(add(h, turned, sizeof turned), n->widths, sizeof n->widths);
-    return add_rope(add(h, n->factors, sizeof n->factors), &n->rope);
+    return tern_node_hash_attrs(h, n);
 }
 
 static uint64_t add_graph(uint64_t h, const tern_graph *g) {

@@ -44,7 +44,7 @@ void tern_model_mark_uses(const tern_graph *g, const int32_t *weights,
         if (n->op == TERN_OP_EXPERTS) {
             tern_weight_source *s = &sources[weights ? weights[n->in[2]] : n->in[2]];
             s->n_parts = g->values[n->in[2]].parts;
-            s->n_parts_read = n->n_chosen;
+            s->n_parts_read = n->route.n_chosen;
         }
     }
 }
@@ -209,7 +209,7 @@ tern_status tern_model_refuse_damaged(const tern_model *m, tern_error *err) {
 bool tern_model_reads_whole(const tern_model *m) {
     const tern_graph *g = &m->graphs[0].built;
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].bidirectional || g->nodes[i].op == TERN_OP_POOL) return true;
+        if (tern_node_looks_ahead(&g->nodes[i]) || g->nodes[i].op == TERN_OP_POOL) return true;
     return false;
 }
 

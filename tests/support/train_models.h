@@ -46,7 +46,7 @@ static inline tern_status build_to_train(tern_graph *g, const tern_config *c, co
     if (name && strcmp(name, "sums") == 0) build = build_shared_sums;
     TERN_TRY(build(g, c, err));
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_ATTENTION) g->nodes[i].soft_cap = soft_cap;
+        if (g->nodes[i].op == TERN_OP_ATTENTION) g->nodes[i].attention.soft_cap = soft_cap;
     return TERN_OK;
 }
 

@@ -149,10 +149,10 @@ static uint64_t bytes_of(const cpu_run *run, const cpu_step *s) {
     }
     for (int32_t i = 0; n->op == TERN_OP_ATTENTION && i < b->n_chunks; i++) {
         int32_t seen = b->chunks[i].first_pos + b->chunks[i].n_tokens;
-        if (n->window > 0 && n->window < seen) seen = n->window;
-        bytes += 2 * (uint64_t)n->n_kv_heads *
+        if (n->attention.window > 0 && n->attention.window < seen) seen = n->attention.window;
+        bytes += 2 * (uint64_t)n->attention.n_kv_heads *
                  tern_kv_head_bytes(cpu_page_pool_kv_type(run->instance->page_pool),
-                                    (size_t)n->head_dim, (size_t)seen);
+                                    (size_t)n->attention.head_dim, (size_t)seen);
     }
     return bytes;
 }

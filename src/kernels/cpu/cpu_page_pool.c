@@ -27,8 +27,8 @@ static uint64_t state_bytes(const tern_graph *g, tern_vid v, tern_dtype kv_type)
     if (value->state == TERN_STATE_FIXED)
         return (uint64_t)(value->rows * value->cols) * sizeof(float);
     const tern_node *n = store_node(g, v);
-    return n ? (uint64_t)n->n_kv_heads *
-                   tern_kv_head_bytes(kv_type, (size_t)n->head_dim, TERN_PAGE_POSITIONS)
+    return n ? (uint64_t)n->rope.n_kv_heads *
+                   tern_kv_head_bytes(kv_type, (size_t)n->rope.head_dim, TERN_PAGE_POSITIONS)
              : 0;
 }
 

@@ -54,7 +54,7 @@ static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {
     tern_vid out = n->n_out > 0 ? n->out[0] : -1;
     if (out >= 0 && g->values[out].kind == TERN_VALUE_OUTPUT && !s->for_top_k && !is_read(g, out))
         s->only_for = out;
-    if (n->bidirectional || n->op == TERN_OP_POOL) p->whole = true;
+    if (tern_node_looks_ahead(n) || n->op == TERN_OP_POOL) p->whole = true;
     size_t scratch = op->scratch ? (op->scratch(p, n) + 63) / 64 * 64 : 0;
     if (scratch > p->scratch_bytes) p->scratch_bytes = scratch;
     p->n_steps++;

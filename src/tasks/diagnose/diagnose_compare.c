@@ -91,7 +91,7 @@ static void compare_logits(const float *wanted, const float *tested, size_t n_ro
 
 bool tern_compare_is_whole(const tern_graph *g) {
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].bidirectional) return true;
+        if (tern_node_looks_ahead(&g->nodes[i])) return true;
     return false;
 }
 

@@ -173,7 +173,7 @@ static uint64_t bytes_read(const tern_graph *g, tern_vid v, uint64_t bytes) {
     if (x->is_table && !x->is_matrix) return 0;
     for (size_t i = 0; x->parts > 0 && i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_EXPERTS && g->nodes[i].in[2] == v)
-            return bytes / (uint64_t)x->parts * (uint64_t)g->nodes[i].n_chosen;
+            return bytes / (uint64_t)x->parts * (uint64_t)g->nodes[i].route.n_chosen;
     return bytes;
 }
 

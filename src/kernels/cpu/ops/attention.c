@@ -4,12 +4,12 @@
 
 static void rotate_heads(cpu_run *run, const cpu_step *step, const tern_node *n, float *row,
                          int32_t n_heads, size_t t) {
-    size_t half = (size_t)n->rope.n_rot / 2;
+    size_t half = (size_t)n->rope.angles.n_rot / 2;
     const float *cos = run->instance->rope_tables + (size_t)step->rope * run->instance->rope_stride;
     const float *sin = cos + (size_t)run->plan->n_batch * half;
     for (int32_t h = 0; h < n_heads; h++)
-        kernels(run)->f->rope(row + h * n->head_dim, cos + t * half, sin + t * half,
-                              (size_t)n->rope.n_rot, n->rope.halves);
+        kernels(run)->f->rope(row + h * n->rope.head_dim, cos + t * half, sin + t * half,
+                              (size_t)n->rope.angles.n_rot, n->rope.angles.halves);
 }
 
 static void step_rope(cpu_run *run, const cpu_step *step, const tern_team *team) {
@@ -21,7 +21,7 @@ static void step_rope(cpu_run *run, const cpu_step *step, const tern_team *team)
     for (size_t t, last; claim_rows(run, step, run->batch->n_tokens, ROW_BLOCK, &t, &last);)
         for (; t < last; t++) {
             memcpy(y + t * d, x + t * d, d * sizeof *y);
-            rotate_heads(run, step, n, y + t * d, n->n_heads, t);
+            rotate_heads(run, step, n, y + t * d, n->rope.n_heads, t);
         }
 }
 const cpu_op cpu_op_ROPE = {.step = step_rope};
@@ -45,7 +45,7 @@ static void store_rows(cpu_run *run, const tern_node *n, const float *k, const f
     const tern_vid *states = tern_node_stores(n);
     const tern_vid k_state = states[0], v_state = states[1];
     const tern_page_pool *s = run->instance->page_pool;
-    const size_t dim = (size_t)n->head_dim, d = (size_t)n->n_kv_heads * dim;
+    const size_t dim = (size_t)n->rope.head_dim, d = (size_t)n->rope.n_kv_heads * dim;
     const size_t head_bytes =
         tern_kv_head_bytes(cpu_page_pool_kv_type(s), dim, TERN_PAGE_POSITIONS);
     for (size_t end; t < last; t = end) {
@@ -57,7 +57,7 @@ static void store_rows(cpu_run *run, const tern_node *n, const float *k, const f
         uint8_t *keys = page + cpu_page_pool_offset(s, k_state);
         uint8_t *values = page + cpu_page_pool_offset(s, v_state);
         end = page_end(run, t, last);
-        for (size_t h = 0; h < (size_t)n->n_kv_heads; h++)
+        for (size_t h = 0; h < (size_t)n->rope.n_kv_heads; h++)
             for (size_t i = t; i < end; i++)
                 kernels(run)->f->kv_store(&(tern_kv_store_args){.k = keys + h * head_bytes,
                                                                 .v = values + h * head_bytes,
@@ -88,8 +88,9 @@ static void step_rope_store(cpu_run *run, const cpu_step *step, const tern_team 
          claim_rows(run, step, run->batch->n_tokens, PAGE_ROWS, &first, &last);) {
         for (size_t t = first; t < last; t++) {
             memcpy(y + t * q_dim, q + t * q_dim, q_dim * sizeof *y);
-            rotate_heads(run, step, n, y + t * q_dim, n->n_heads, t);
-            rotate_heads(run, step, n, k + t * kv_dim, n->n_kv_heads, t); // k dies here: in place
+            rotate_heads(run, step, n, y + t * q_dim, n->rope.n_heads, t);
+            rotate_heads(run, step, n, k + t * kv_dim, n->rope.n_kv_heads,
+                         t); // k dies here: in place
         }
         store_rows(run, n, k, v, first, last);
     }
@@ -101,10 +102,11 @@ const cpu_op cpu_op_ROPE_STORE = {.step = step_rope_store};
 // every thread. The longest units, those of the last tokens, are handed out first.
 static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
+    const tern_attention_attrs *a = &n->attention;
     const tern_instance *in = run->instance;
-    size_t group = (size_t)(n->n_heads / n->n_kv_heads), dim = (size_t)n->head_dim;
+    size_t group = (size_t)(a->n_heads / a->n_kv_heads), dim = (size_t)a->head_dim;
     size_t splits = run->batch->n_tokens == 1 && group % 2 == 0 && team->n_threads > 1 ? 2 : 1;
-    size_t heads = group / splits, n_units_h = (size_t)n->n_kv_heads * splits;
+    size_t heads = group / splits, n_units_h = (size_t)a->n_kv_heads * splits;
     tern_dtype kv_type = cpu_page_pool_kv_type(in->page_pool);
     size_t head_bytes = tern_kv_head_bytes(kv_type, dim, TERN_PAGE_POSITIONS);
     const float *q = cpu_value(run, n->in[0]);
@@ -114,11 +116,11 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
         const cpu_block *block = &in->blocks[run->n_blocks - 1 - unit / n_units_h];
         const tern_chunk *c = &run->batch->chunks[block->chunk];
         size_t kv_head = unit % n_units_h / splits;
-        size_t at = (size_t)block->row * (size_t)n->n_heads * dim + unit % n_units_h * heads * dim;
+        size_t at = (size_t)block->row * (size_t)a->n_heads * dim + unit % n_units_h * heads * dim;
         tern_attention_args args = {
             .out = y + at,
             .q = q + at,
-            .row_stride = (size_t)n->n_heads * dim,
+            .row_stride = (size_t)a->n_heads * dim,
             .n_tokens = (size_t)block->n_rows,
             .n_heads = heads,
             .head_dim = dim,
@@ -127,13 +129,13 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
             .k_offset = cpu_page_pool_offset(in->page_pool, n->in[1]) + kv_head * head_bytes,
             .v_offset = cpu_page_pool_offset(in->page_pool, n->in[2]) + kv_head * head_bytes,
             .kv_type = kv_type,
-            .causal = !n->bidirectional,
-            .window = n->window,
-            .ahead = n->ahead,
-            .ends = n->images && run->batch->ends ? run->batch->ends + block->row : NULL,
+            .causal = !a->bidirectional,
+            .window = a->window,
+            .ahead = a->ahead,
+            .ends = a->images && run->batch->ends ? run->batch->ends + block->row : NULL,
             .n_positions = (size_t)(c->first_pos + c->n_tokens),
-            .soft_cap = n->soft_cap,
-            .scale = n->scale,
+            .soft_cap = a->soft_cap,
+            .scale = a->scale,
             .scratch = scratch(run, team),
         };
         kernels(run)->f->attention(&args);
@@ -142,9 +144,10 @@ static void step_attention(cpu_run *run, const cpu_step *step, const tern_team *
 
 static size_t attention_scratch(const tern_plan *p, const tern_node *n) {
     (void)p;
+    const tern_attention_attrs *a = &n->attention;
     tern_attention_args args = {.n_tokens = CPU_BLOCK_ROWS,
-                                .n_heads = (size_t)(n->n_heads / n->n_kv_heads),
-                                .head_dim = (size_t)n->head_dim};
+                                .n_heads = (size_t)(a->n_heads / a->n_kv_heads),
+                                .head_dim = (size_t)a->head_dim};
     return tern_attention_scratch_floats(&args) * sizeof(float);
 }
 const cpu_op cpu_op_ATTENTION = {.step = step_attention, .scratch = attention_scratch};
@@ -162,11 +165,12 @@ typedef struct source {
 
 static source source_of(const cpu_run *run, const tern_node *n, const tern_chunk *c, int first) {
     const tern_page_pool *s = run->instance->page_pool;
-    size_t head = tern_kv_head_bytes(TERN_DTYPE_F32, (size_t)n->head_dim, TERN_PAGE_POSITIONS);
+    size_t head =
+        tern_kv_head_bytes(TERN_DTYPE_F32, (size_t)n->attention.head_dim, TERN_PAGE_POSITIONS);
     source out = {.page = cpu_state_pages(run, c, n->in[first])->memory,
                   .k = cpu_page_pool_offset(s, n->in[first]),
                   .v = cpu_page_pool_offset(s, n->in[first + 1]),
-                  .block = (size_t)n->n_kv_heads * head,
+                  .block = (size_t)n->attention.n_kv_heads * head,
                   .head = head};
     out.n = (float *)(void *)(out.page + cpu_page_pool_offset(s, n->in[first + 2]));
     return out;
@@ -174,14 +178,14 @@ static source source_of(const cpu_run *run, const tern_node *n, const tern_chunk
 
 static void step_source_store(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
-    size_t d = (size_t)cols(run, n->in[0]), dim = (size_t)n->head_dim;
+    size_t d = (size_t)cols(run, n->in[0]), dim = (size_t)n->attention.head_dim;
     const float *k = cpu_value(run, n->in[0]), *v = cpu_value(run, n->in[1]);
     int32_t n_rows = cpu_rows(run, n->in[0]);
     source to = source_of(run, n, &run->batch->chunks[0], 2);
     if (team->thread == 0) *to.n = (float)n_rows;
     for (size_t t, last; claim_rows(run, step, n_rows, ROW_BLOCK, &t, &last);)
         for (; t < last; t++)
-            for (size_t h = 0; h < (size_t)n->n_kv_heads; h++) {
+            for (size_t h = 0; h < (size_t)n->attention.n_kv_heads; h++) {
                 size_t at = t / TERN_PAGE_POSITIONS * to.block + h * to.head;
                 kernels(run)->f->kv_store(&(tern_kv_store_args){.k = to.page + to.k + at,
                                                                 .v = to.page + to.v + at,
@@ -202,9 +206,10 @@ static size_t source_pages(const tern_plan *p, const tern_node *n) {
 
 static void step_cross_attention(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
+    const tern_attention_attrs *a = &n->attention;
     const tern_instance *in = run->instance;
-    size_t dim = (size_t)n->head_dim, n_kv = (size_t)n->n_kv_heads;
-    size_t heads = (size_t)n->n_heads / n_kv, d = (size_t)n->n_heads * dim;
+    size_t dim = (size_t)a->head_dim, n_kv = (size_t)a->n_kv_heads;
+    size_t heads = (size_t)a->n_heads / n_kv, d = (size_t)a->n_heads * dim;
     const float *q = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     tern_page *pages = scratch(run, team);
@@ -230,7 +235,7 @@ static void step_cross_attention(cpu_run *run, const cpu_step *step, const tern_
             .v_offset = from.v + kv_head * from.head,
             .kv_type = TERN_DTYPE_F32,
             .n_positions = n_rows,
-            .scale = n->scale,
+            .scale = a->scale,
             .scratch =
                 (float *)(void *)((uint8_t *)scratch(run, team) + source_pages(run->plan, n)),
         };

@@ -7,14 +7,14 @@
 static void step_code_digits(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
-    size_t n_codes = (size_t)cols(run, n->in[0]), n_digits = (size_t)n->width / n_codes;
+    size_t n_codes = (size_t)cols(run, n->in[0]), n_digits = (size_t)n->digits.n;
     const int32_t *codes = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
         for (size_t i = t * n_codes; i < last * n_codes; i++) {
             int32_t rest = codes[i] > 0 ? codes[i] : 0;
             for (size_t j = 0; j < n_digits; j++) {
-                int32_t levels = n->widths[j], half = levels / 2;
+                int32_t levels = n->digits.levels[j], half = levels / 2;
                 y[i * n_digits + j] = (float)(rest % levels - half) / (float)(half ? half : 1);
                 rest /= levels;
             }

@@ -16,8 +16,8 @@ static void step_elementwise(cpu_run *run, const cpu_step *step, const tern_team
         case TERN_OP_ADD: f->add(y + at, a + at, b + at, count); break;
         case TERN_OP_MUL: f->mul(y + at, a + at, b + at, count); break;
         case TERN_OP_SCALE: f->scale(y + at, a + at, n->scale, count); break;
-        case TERN_OP_GLU: f->glu(y + at, a + at, b + at, count, cpu_act_of(n->act)); break;
-        default: f->act(y + at, a + at, count, cpu_act_of(n->act)); break;
+        case TERN_OP_GLU: f->glu(y + at, a + at, b + at, count, cpu_act_of(n->act.kind)); break;
+        default: f->act(y + at, a + at, count, cpu_act_of(n->act.kind)); break;
         }
     }
 }
@@ -47,8 +47,9 @@ static void step_scale_pieces(cpu_run *run, const cpu_step *step, const tern_tea
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (size_t at = t * d; t < last; t++)
             for (int i = 0; i < TERN_PIECES_MAX; i++) {
-                kernels(run)->f->scale(y + at, x + at, n->factors[i], (size_t)n->widths[i]);
-                at += (size_t)n->widths[i];
+                kernels(run)->f->scale(y + at, x + at, n->pieces.factors[i],
+                                       (size_t)n->pieces.widths[i]);
+                at += (size_t)n->pieces.widths[i];
             }
 }
 const cpu_op cpu_op_SCALE_PIECES = {.step = step_scale_pieces};

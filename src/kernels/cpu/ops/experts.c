@@ -33,9 +33,9 @@ static void route_row(const tern_float_kernels *f, const tern_node *n, const rou
     const float *x = a->x, *bias = a->bias;
     const size_t n_experts = a->n_experts;
     float *scores = a->scores;
-    size_t k = (size_t)n->n_chosen;
+    size_t k = (size_t)n->route.n_chosen;
     float largest, sum = 0;
-    if (n->sigmoid) {
+    if (n->route.sigmoid) {
         f->act(scores, x, n_experts, TERN_ACT_SIGMOID);
     } else {
         float all = f->exp_sum(x, n_experts, &largest);
@@ -47,13 +47,13 @@ static void route_row(const tern_float_kernels *f, const tern_node *n, const rou
         out[k + i] = scores[best];
         sum += scores[best];
     }
-    float factor = n->normed ? n->scale / (sum + n->eps) : n->scale;
+    float factor = n->route.normed ? n->route.scale / (sum + n->route.eps) : n->route.scale;
     for (size_t i = 0; i < k; i++) out[k + i] *= factor;
 }
 
 static void step_route(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
-    size_t n_experts = (size_t)cols(run, n->in[0]), k = (size_t)n->n_chosen;
+    size_t n_experts = (size_t)cols(run, n->in[0]), k = (size_t)n->route.n_chosen;
     const float *x = cpu_value(run, n->in[0]);
     const float *bias = n->n_in > 1 ? run->plan->weights[n->in[1]]->vector : NULL;
     float *y = cpu_value(run, n->out[0]);
@@ -95,7 +95,7 @@ static size_t block_rows(const tern_weight *w, size_t n_out) {
 
 static experts open_experts(const cpu_run *run, const tern_node *n) {
     const tern_weight *w = run->plan->weights[n->in[2]];
-    size_t k = (size_t)n->n_chosen, n_in = (size_t)w->source.n_cols;
+    size_t k = (size_t)n->route.n_chosen, n_in = (size_t)w->source.n_cols;
     experts e = {.w = w,
                  .x = cpu_value(run, n->in[0]),
                  .route = cpu_value(run, n->in[1]),
@@ -208,7 +208,7 @@ const cpu_op cpu_op_EXPERTS = {.step = step_experts, .scratch = experts_scratch}
 static void step_mix(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     const tern_float_kernels *f = kernels(run)->f;
-    size_t d = (size_t)cols(run, n->out[0]), k = (size_t)n->n_chosen;
+    size_t d = (size_t)cols(run, n->out[0]), k = (size_t)n->route.n_chosen;
     const float *x = cpu_value(run, n->in[0]), *route = cpu_value(run, n->in[1]);
     float *y = cpu_value(run, n->out[0]), *part = scratch(run, team);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)

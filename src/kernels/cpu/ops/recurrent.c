@@ -41,7 +41,7 @@ static void conv_unit(const cpu_run *run, const tern_node *n, size_t chunk, size
                         .n_taps = taps,
                         .first = first_col,
                         .last = last_col,
-                        .act = cpu_act_of(n->act)};
+                        .act = cpu_act_of(n->act.kind)};
     rows_run runs[2];
     int n_runs = runs_of(c, runs);
     for (int i = 0; i < n_runs; i++) {
@@ -71,9 +71,11 @@ const cpu_op cpu_op_DEPTHWISE_CONV = {.step = step_depthwise_conv};
 static void delta_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t head,
                        float *scratch_floats) {
     const tern_chunk *c = &run->batch->chunks[chunk];
-    size_t dk = (size_t)n->head_dim, dv = (size_t)n->v_dim, n_k = (size_t)n->n_kv_heads;
-    size_t n_v = (size_t)n->n_heads, stride = 2 * n_k * dk + n_v * dv;
-    size_t k_head = n->tiled ? head % n_k : head / (n_v / n_k), row = first_row(run->batch, chunk);
+    size_t dk = (size_t)n->delta.head_dim, dv = (size_t)n->delta.v_dim,
+           n_k = (size_t)n->delta.n_k_heads;
+    size_t n_v = (size_t)n->delta.n_v_heads, stride = 2 * n_k * dk + n_v * dv;
+    size_t k_head = n->delta.tiled ? head % n_k : head / (n_v / n_k),
+           row = first_row(run->batch, chunk);
     float *state = state_of(run, cpu_state_pages(run, c, n->in[5]), n->in[5]) + head * dk * dv;
     rows_run runs[2];
     int n_runs = runs_of(c, runs);
@@ -95,7 +97,7 @@ static void delta_unit(const cpu_run *run, const tern_node *n, size_t chunk, siz
             .dv = dv,
             .A = run->plan->weights[n->in[3]]->vector[head],
             .dt_bias = run->plan->weights[n->in[4]]->vector[head],
-            .eps = n->eps,
+            .eps = n->delta.eps,
             .state = state,
             .state_stride = dv,
             .scratch = scratch_floats};
@@ -108,21 +110,23 @@ static void delta_unit(const cpu_run *run, const tern_node *n, size_t chunk, siz
 
 static void step_delta_net(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
-    size_t heads = (size_t)n->n_heads, n_units = heads * (size_t)run->batch->n_chunks, unit, end;
+    size_t heads = (size_t)n->delta.n_v_heads, n_units = heads * (size_t)run->batch->n_chunks, unit,
+           end;
     while (tern_team_claim(counter(run, step, 0), n_units, 1, &unit, &end))
         delta_unit(run, n, unit / heads, unit % heads, scratch(run, team));
 }
 
 static size_t delta_scratch(const tern_plan *p, const tern_node *n) {
     (void)p;
-    return tern_delta_net_scratch_floats((size_t)n->head_dim) * sizeof(float);
+    return tern_delta_net_scratch_floats((size_t)n->delta.head_dim) * sizeof(float);
 }
 const cpu_op cpu_op_DELTA_NET = {.step = step_delta_net, .scratch = delta_scratch};
 
 static void ssm_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_t head) {
     const tern_chunk *c = &run->batch->chunks[chunk];
-    size_t n_state = (size_t)n->head_dim, dim = (size_t)n->v_dim, n_heads = (size_t)n->n_heads;
-    size_t n_groups = (size_t)n->n_kv_heads, group = head / (n_heads / n_groups);
+    size_t n_state = (size_t)n->ssm.n_state, dim = (size_t)n->ssm.head_dim,
+           n_heads = (size_t)n->ssm.n_heads;
+    size_t n_groups = (size_t)n->ssm.n_groups, group = head / (n_heads / n_groups);
     size_t stride = n_heads * dim + 2 * n_groups * n_state, row = first_row(run->batch, chunk);
     size_t part = n_state * dim;
     float *state = state_of(run, cpu_state_pages(run, c, n->in[5]), n->in[5]) + head * part;
@@ -158,7 +162,8 @@ static void ssm_unit(const cpu_run *run, const tern_node *n, size_t chunk, size_
 static void step_ssm(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
-    size_t heads = (size_t)n->n_heads, n_units = heads * (size_t)run->batch->n_chunks, unit, end;
+    size_t heads = (size_t)n->ssm.n_heads, n_units = heads * (size_t)run->batch->n_chunks, unit,
+           end;
     while (tern_team_claim(counter(run, step, 0), n_units, 1, &unit, &end))
         ssm_unit(run, n, unit / heads, unit % heads);
 }

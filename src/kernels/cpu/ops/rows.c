@@ -28,7 +28,7 @@ static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *t
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (size_t at = t * d; at < last * d; at += group)
-            kernels(run)->f->rms_norm(y + at, x + at, w, group, n->eps);
+            kernels(run)->f->rms_norm(y + at, x + at, w, group, n->norm.eps);
 }
 const cpu_op cpu_op_RMS_NORM = {.step = step_rms_norm};
 
@@ -41,7 +41,8 @@ static void step_layer_norm(cpu_run *run, const cpu_step *step, const tern_team 
     const float *b = n->n_in > 2 ? run->plan->weights[n->in[2]]->vector : NULL;
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
-        for (; t < last; t++) kernels(run)->f->layer_norm(y + t * d, x + t * d, w, b, d, n->eps);
+        for (; t < last; t++)
+            kernels(run)->f->layer_norm(y + t * d, x + t * d, w, b, d, n->norm.eps);
 }
 const cpu_op cpu_op_LAYER_NORM = {.step = step_layer_norm};
 
@@ -83,13 +84,13 @@ static void step_group_norm(cpu_run *run, const cpu_step *step, const tern_team 
     (void)team;
     const tern_node *n = step->node;
     const tern_float_kernels *f = kernels(run)->f;
-    size_t d = (size_t)cols(run, n->in[0]), group = (size_t)n->group;
+    size_t d = (size_t)cols(run, n->in[0]), group = (size_t)n->norm.group;
     const float *x = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (size_t at = t * d; at < last * d; at += group) {
             float mean = f->dot(x + at, x + at, group) / (float)group;
-            f->scale(y + at, x + at, 1 / sqrtf(mean + n->eps), group);
+            f->scale(y + at, x + at, 1 / sqrtf(mean + n->norm.eps), group);
         }
 }
 const cpu_op cpu_op_GROUP_NORM = {.step = step_group_norm};
@@ -150,7 +151,7 @@ static const float *row_plain(cpu_run *run, const tern_node *n, size_t t, float 
 static const float *row_norm(cpu_run *run, const tern_node *n, size_t t, float *buffer) {
     size_t d = (size_t)cols(run, n->in[0]);
     const float *x = (const float *)cpu_value(run, n->in[0]) + t * d;
-    kernels(run)->f->rms_norm(buffer, x, run->plan->weights[n->in[1]]->vector, d, n->eps);
+    kernels(run)->f->rms_norm(buffer, x, run->plan->weights[n->in[1]]->vector, d, n->norm.eps);
     return buffer;
 }
 
@@ -159,8 +160,8 @@ static const float *row_glu_norm(cpu_run *run, const tern_node *n, size_t t, flo
     const float *gate = (const float *)cpu_value(run, n->in[0]) + t * d;
     const float *up = (const float *)cpu_value(run, n->in[1]) + t * d;
     const float *w = run->plan->weights[n->in[2]]->vector;
-    kernels(run)->f->glu(buffer, gate, up, d, cpu_act_of(n->act));
-    kernels(run)->f->rms_norm(buffer, buffer, w, d, n->eps);
+    kernels(run)->f->glu(buffer, gate, up, d, cpu_act_of(n->act.kind));
+    kernels(run)->f->rms_norm(buffer, buffer, w, d, n->act.eps);
     return buffer;
 }
 
@@ -246,12 +247,13 @@ const cpu_op cpu_op_TAKE_ROWS = {.step = step_take_rows};
 static void step_columns(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
-    size_t group = (size_t)n->group, width = (size_t)n->width, d = (size_t)cols(run, n->in[0]);
+    size_t group = (size_t)n->columns.group, width = (size_t)n->columns.width,
+           d = (size_t)cols(run, n->in[0]);
     const float *x = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (size_t g = t * (d / group); g < last * (d / group); g++)
-            memcpy(y + g * width, x + g * group + n->first, width * sizeof *y);
+            memcpy(y + g * width, x + g * group + n->columns.first, width * sizeof *y);
 }
 const cpu_op cpu_op_COLUMNS = {.step = step_columns};
 
@@ -266,8 +268,8 @@ static void step_pool(cpu_run *run, const cpu_step *step, const tern_team *team)
         const float *x = (const float *)cpu_value(run, n->in[0]) + first_row(b, i) * d;
         float *y = (float *)cpu_value(run, n->out[0]) + i * d;
         size_t n_rows = (size_t)b->chunks[i].n_tokens;
-        memcpy(y, n->pool == TERN_POOL_LAST ? x + (n_rows - 1) * d : x, d * sizeof *y);
-        if (n->pool != TERN_POOL_MEAN) continue;
+        memcpy(y, n->pool.kind == TERN_POOL_LAST ? x + (n_rows - 1) * d : x, d * sizeof *y);
+        if (n->pool.kind != TERN_POOL_MEAN) continue;
         for (size_t t = 1; t < n_rows; t++) f->add(y, y, x + t * d, d);
         f->scale(y, y, 1 / (float)n_rows, d);
     }

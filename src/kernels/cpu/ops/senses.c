@@ -10,13 +10,14 @@ static void step_input_embeds(cpu_run *run, const cpu_step *step, const tern_tea
     const tern_node *n = step->node;
     const bool any = tern_batch_data(run->batch, n->in[1]) != NULL;
     const bool adds = n->op == TERN_OP_ADD_INPUT_EMBEDS;
+    const size_t first = adds ? (size_t)n->first : 0;
     size_t d = (size_t)cols(run, n->in[0]), width = (size_t)cols(run, n->in[1]);
     const float *x = cpu_value(run, n->in[0]), *rows = any ? cpu_value(run, n->in[1]) : NULL;
     const int32_t *ids = cpu_value(run, n->in[2]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++) {
-            const float *row = any && ids[t] < 0 ? rows + t * width + n->first : NULL;
+            const float *row = any && ids[t] < 0 ? rows + t * width + first : NULL;
             memcpy(y + t * d, row && !adds ? row : x + t * d, d * sizeof *y);
             for (size_t i = 0; row && adds && i < d; i++) y[t * d + i] += row[i];
         }
@@ -97,9 +98,10 @@ const cpu_op cpu_op_MERGE = {.step = step_merge};
 static void step_windows(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;
-    size_t width = (size_t)n->width, every = (size_t)n->first, d = (size_t)cols(run, n->in[0]);
-    size_t taps = n->tiled ? width / d : 0;
-    size_t have = (size_t)cpu_rows(run, n->in[0]) * d, before = (size_t)n->before;
+    size_t width = (size_t)n->windows.width, every = (size_t)n->windows.step,
+           d = (size_t)cols(run, n->in[0]);
+    size_t taps = n->windows.by_column ? width / d : 0;
+    size_t have = (size_t)cpu_rows(run, n->in[0]) * d, before = (size_t)n->windows.before;
     const float *x = cpu_value(run, n->in[0]);
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->out[0]), ROW_BLOCK, &t, &last);)
@@ -111,7 +113,7 @@ static void step_windows(cpu_run *run, const cpu_step *step, const tern_team *te
             float *to = y + t * width;
             const float *from = x + (at + begin - before);
             if (end - begin < width) memset(to, 0, width * sizeof *to);
-            if (!n->tiled) memcpy(to + begin, from, (end - begin) * sizeof *to);
+            if (!n->windows.by_column) memcpy(to + begin, from, (end - begin) * sizeof *to);
             for (size_t j = begin / d; taps > 0 && j < end / d; j++)
                 for (size_t c = 0; c < d; c++) to[c * taps + j] = from[(j - begin / d) * d + c];
         }
@@ -132,7 +134,7 @@ static void step_whole_norm(cpu_run *run, const cpu_step *step, const tern_team 
     for (size_t i = 0; i < n_rows * d; i++) mean += (double)x[i];
     mean /= count;
     for (size_t i = 0; i < n_rows * d; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
-    float scale = (float)(1 / sqrt(square / count + (double)n->eps)), middle = (float)mean;
+    float scale = (float)(1 / sqrt(square / count + (double)n->norm.eps)), middle = (float)mean;
     for (size_t t, last; claim_rows(run, step, (int64_t)n_rows, ROW_BLOCK, &t, &last);)
         for (; t < last; t++)
             for (size_t c = 0; c < d; c++)

@@ -196,24 +196,25 @@ static void run_head(const cpu_train_run *run, const head *h, float *scratch) {
 // The heads of one group, for the document in rows [start, end).
 static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_head, int32_t start,
                       int32_t end, float *scratch) {
+    const tern_attention_attrs *a = &n->attention;
     bool backward = n->op == TERN_OP_ATTENTION_GRAD;
-    size_t dim = (size_t)n->head_dim, group = (size_t)(n->n_heads / n->n_kv_heads);
-    size_t kv_stride = (size_t)n->n_kv_heads * dim, q_stride = (size_t)n->n_heads * dim;
+    size_t dim = (size_t)a->head_dim, group = (size_t)(a->n_heads / a->n_kv_heads);
+    size_t kv_stride = (size_t)a->n_kv_heads * dim, q_stride = (size_t)a->n_heads * dim;
     size_t kv_at = (size_t)start * kv_stride + (size_t)kv_head * dim;
     float *of[6];
     for (int i = 0; i < n->n_in; i++) of[i] = cpu_train_value(run, n->in[i]);
     for (size_t j = 0; j < group; j++) {
         size_t q_head = (size_t)kv_head * group + j, q_at = (size_t)start * q_stride + q_head * dim;
-        size_t lse_at = (size_t)start * (size_t)n->n_heads + q_head;
+        size_t lse_at = (size_t)start * (size_t)a->n_heads + q_head;
         head h = {.products = run->program->device->kernels.g,
                   .rows = (size_t)(end - start),
                   .dim = dim,
                   .q_stride = q_stride,
                   .kv_stride = kv_stride,
-                  .lse_stride = (size_t)n->n_heads,
-                  .scale = n->scale,
-                  .soft_cap = n->soft_cap,
-                  .window = (size_t)n->window,
+                  .lse_stride = (size_t)a->n_heads,
+                  .scale = a->scale,
+                  .soft_cap = a->soft_cap,
+                  .window = (size_t)a->window,
                   .q = of[0] + q_at,
                   .k = of[1] + kv_at,
                   .v = of[2] + kv_at,
@@ -235,7 +236,7 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
 
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_program *p = run->program;
-    size_t n_heads = (size_t)s->node->n_kv_heads, task, end;
+    size_t n_heads = (size_t)s->node->attention.n_kv_heads, task, end;
     while (tern_team_claim(&s->counter, p->n_documents * n_heads, 1, &task, &end)) {
         const int32_t *rows = p->documents + task / n_heads;
         run_group(run, s->node, (int32_t)(task % n_heads), rows[0], rows[1],

@@ -34,7 +34,7 @@ void cpu_train_pool(cpu_train_run *run, cpu_train_step *s, const tern_team *team
         for (; i < last; i++) {
             document d = document_at(run, i);
             if (d.target >= 0)
-                pool(cpu_train_kernels(run), node->pool, vectors + (size_t)d.target * n,
+                pool(cpu_train_kernels(run), node->pool.kind, vectors + (size_t)d.target * n,
                      x + d.first * n, d.rows, n);
         }
 }
@@ -64,7 +64,7 @@ void cpu_train_pool_grad(cpu_train_run *run, cpu_train_step *s, const tern_team 
             if (d.target < 0)
                 memset(dx + d.first * n, 0, d.rows * n * sizeof *dx);
             else
-                spread(run, node->pool, dx + d.first * n, vectors + (size_t)d.target * n, d.rows,
-                       n);
+                spread(run, node->pool.kind, dx + d.first * n, vectors + (size_t)d.target * n,
+                       d.rows, n);
         }
 }

@@ -20,8 +20,12 @@ typedef struct shape {
 } shape;
 
 static shape shape_of(const tern_node *n) {
-    shape h = {
-        (size_t)n->n_heads, (size_t)n->n_kv_heads, (size_t)n->head_dim, (size_t)n->v_dim, 0, 0};
+    shape h = {(size_t)n->ssm.n_heads,
+               (size_t)n->ssm.n_groups,
+               (size_t)n->ssm.n_state,
+               (size_t)n->ssm.head_dim,
+               0,
+               0};
     h.stride = h.n_heads * h.dim + 2 * h.n_groups * h.n_state;
     h.size = h.n_state * h.dim;
     return h;
@@ -221,5 +225,5 @@ size_t cpu_train_ssm_floats(const tern_program *p, const tern_node *n) {
 }
 
 size_t cpu_train_ssm_part_floats(const tern_program *p, const tern_node *n) {
-    return (size_t)p->n_rows * 2 * (size_t)n->n_kv_heads * (size_t)n->head_dim;
+    return (size_t)p->n_rows * 2 * (size_t)n->ssm.n_groups * (size_t)n->ssm.n_state;
 }

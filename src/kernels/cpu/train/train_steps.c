@@ -56,7 +56,8 @@ static void step_rms_norm(cpu_train_run *run, cpu_train_step *s, const tern_team
     size_t row = cols(run, s->node->out[0]), n = cols(run, s->node->in[1]), first, last;
     while (claim_rows(run, s, &first, &last))
         for (size_t at = first * row; at < last * row; at += n)
-            cpu_train_kernels(run)->rms_norm(o.out[0] + at, o.in[0] + at, o.in[1], n, s->node->eps);
+            cpu_train_kernels(run)->rms_norm(o.out[0] + at, o.in[0] + at, o.in[1], n,
+                                             s->node->norm.eps);
 }
 
 static void step_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -73,17 +74,17 @@ static void step_rope(cpu_train_run *run, cpu_train_step *s, const tern_team *te
     const tern_program *p = run->program;
     const tern_node *n = s->node;
     operands o = values_of(run, n);
-    size_t row = cols(run, n->out[0]), half = (size_t)n->rope.n_rot / 2, first, last;
+    size_t row = cols(run, n->out[0]), half = (size_t)n->rope.angles.n_rot / 2, first, last;
     const float *cos_table = p->rope_tables + (size_t)s->rope * p->rope_stride;
-    const float *sin_table = cos_table + (size_t)p->n_span * half * (n->inverse ? 2 : 1);
+    const float *sin_table = cos_table + (size_t)p->n_span * half * (n->rope.inverse ? 2 : 1);
     while (claim_rows(run, s, &first, &last))
         for (size_t t = first; t < last; t++) {
             size_t at = (t - (size_t)run->batch->starts[t]) * half;
             memcpy(o.out[0] + t * row, o.in[0] + t * row, row * sizeof(float));
-            for (int h = 0; h < n->n_heads; h++)
-                cpu_train_kernels(run)->rope(o.out[0] + t * row + (size_t)(h * n->head_dim),
-                                             cos_table + at, sin_table + at, (size_t)n->rope.n_rot,
-                                             n->rope.halves);
+            for (int h = 0; h < n->rope.n_heads; h++)
+                cpu_train_kernels(run)->rope(o.out[0] + t * row + (size_t)(h * n->rope.head_dim),
+                                             cos_table + at, sin_table + at,
+                                             (size_t)n->rope.angles.n_rot, n->rope.angles.halves);
         }
 }
 
@@ -93,7 +94,7 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
     const tern_float_kernels *k = cpu_train_kernels(run);
     const tern_node *node = s->node;
     operands o = values_of(run, node);
-    tern_cpu_act act = cpu_act_of(node->act);
+    tern_cpu_act act = tern_node_has(node, TERN_ATTRS_ACT) ? cpu_act_of(node->act.kind) : 0;
     size_t row = cols(run, node->out[0]), first, last;
     while (claim_rows(run, s, &first, &last)) {
         size_t at = first * row, n = (last - first) * row;
@@ -139,7 +140,7 @@ static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern
                                            .dy = o.in[2] + at,
                                            .residual = o.in[4] ? o.in[4] + at : NULL,
                                            .n = n,
-                                           .eps = node->eps});
+                                           .eps = node->norm.eps});
     }
     if (!trained) return;
     tern_team_barrier(team);
@@ -164,19 +165,19 @@ static void step_group_norm(cpu_train_run *run, cpu_train_step *s, const tern_te
     const tern_node *node = s->node;
     operands o = values_of(run, node);
     float *ones = cpu_train_scratch(run, team);
-    size_t row = cols(run, node->out[0]), n = (size_t)node->group, first, last;
+    size_t row = cols(run, node->out[0]), n = (size_t)node->norm.group, first, last;
     for (size_t i = 0; i < n; i++) ones[i] = 1;
     while (claim_rows(run, s, &first, &last))
         for (size_t at = first * row; at < last * row; at += n)
             if (node->op == TERN_OP_GROUP_NORM)
-                k->rms_norm(o.out[0] + at, o.in[0] + at, ones, n, node->eps);
+                k->rms_norm(o.out[0] + at, o.in[0] + at, ones, n, node->norm.eps);
             else
                 k->rms_norm_grad(&(tern_rms_norm_grad_args){.dx = o.out[0] + at,
                                                             .x = o.in[0] + at,
                                                             .w = ones,
                                                             .dy = o.in[1] + at,
                                                             .n = n,
-                                                            .eps = node->eps});
+                                                            .eps = node->norm.eps});
 }
 
 static void step_cap(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -204,9 +205,10 @@ static void step_pieces(cpu_train_run *run, cpu_train_step *s, const tern_team *
     size_t n = cols(run, node->out[0]), first, last;
     while (claim_rows(run, s, &first, &last))
         for (size_t t = first; t < last; t++)
-            for (size_t i = 0, at = t * n; i < TERN_PIECES_MAX; at += (size_t)node->widths[i++])
-                cpu_train_kernels(run)->scale(o.out[0] + at, o.in[0] + at, node->factors[i],
-                                              (size_t)node->widths[i]);
+            for (size_t i = 0, at = t * n; i < TERN_PIECES_MAX;
+                 at += (size_t)node->pieces.widths[i++])
+                cpu_train_kernels(run)->scale(o.out[0] + at, o.in[0] + at, node->pieces.factors[i],
+                                              (size_t)node->pieces.widths[i]);
 }
 
 // Each thread has a stretch of the columns, so that a sum has one order.
@@ -236,7 +238,8 @@ static void step_columns(cpu_train_run *run, cpu_train_step *s, const tern_team 
     const tern_node *node = s->node;
     bool back = node->op == TERN_OP_COLUMNS_GRAD;
     operands o = values_of(run, node);
-    size_t group = (size_t)node->group, width = (size_t)node->width, row_first, row_last;
+    size_t group = (size_t)node->columns.group, width = (size_t)node->columns.width, row_first,
+           row_last;
     size_t n_groups = cols(run, node->in[0]) / (back ? width : group);
     float *wide = back ? o.out[0] : o.in[0], *narrow = back ? o.in[0] : o.out[0];
     while (claim_rows(run, s, &row_first, &row_last)) {
@@ -244,7 +247,7 @@ static void step_columns(cpu_train_run *run, cpu_train_step *s, const tern_team 
         if (back && node->n_in == 1)
             memset(wide + first * group, 0, (last - first) * group * sizeof *wide);
         for (size_t i = first; i < last; i++) {
-            float *a = wide + i * group + (size_t)node->first, *b = narrow + i * width;
+            float *a = wide + i * group + (size_t)node->columns.first, *b = narrow + i * width;
             if (!back)
                 memcpy(b, a, width * sizeof *b);
             else
@@ -517,7 +520,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_SSM_SEQ:
     case TERN_OP_SSM_GRAD: return cpu_train_ssm_floats(p, n);
     case TERN_OP_GROUP_NORM:
-    case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->group;
+    case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->norm.group;
     case TERN_OP_CAP_GRAD: return (size_t)p->g->values[n->in[0]].cols;
     default: return 0;
     }

@@ -9,9 +9,9 @@ static tern_status add_rope(tern_plan *p, const tern_node *n, tern_error *err) {
     int64_t k_pairs = stores ? cols(p, n->in[rotates ? 1 : 0]) / 2 : 0;
     gpu_kernel kernel = !stores ? GPU_ROPE : rotates ? GPU_ROPE_STORE : GPU_KV_STORE;
     gpu_dispatch *d = add(p, kernel, groups(q_pairs + k_pairs, 64), GPU_ROWS_TOKENS);
-    set(d, "HEAD_DIM", n->head_dim);
-    set(d, "N_ROT", rotates ? n->rope.n_rot : 0);
-    set(d, "HALVES", rotates && n->rope.halves);
+    set(d, "HEAD_DIM", n->rope.head_dim);
+    set(d, "N_ROT", rotates ? n->rope.angles.n_rot : 0);
+    set(d, "HALVES", rotates && n->rope.angles.halves);
     set(d, "Q_PAIRS", (double)q_pairs);
     set(d, "K_PAIRS", (double)k_pairs);
     if (rotates) bind_place(d, GPU_ANGLES, rope);
@@ -42,15 +42,16 @@ static uint32_t prompt_threads(const tern_plan *p, int32_t head_dim) {
 }
 
 void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n) {
-    set(d, "HEAD_DIM", n->head_dim);
-    set(d, "N_HEADS", n->n_heads);
-    set(d, "N_KV_HEADS", n->n_kv_heads);
-    set(d, "SCALE", (double)n->scale);
-    set(d, "WINDOW", n->window);
-    set(d, "AHEAD", n->ahead);
-    set(d, "CAUSAL", !n->bidirectional);
-    set(d, "IMAGES", n->images);
-    set(d, "SOFT_CAP", (double)n->soft_cap);
+    const tern_attention_attrs *a = &n->attention;
+    set(d, "HEAD_DIM", a->head_dim);
+    set(d, "N_HEADS", a->n_heads);
+    set(d, "N_KV_HEADS", a->n_kv_heads);
+    set(d, "SCALE", (double)a->scale);
+    set(d, "WINDOW", a->window);
+    set(d, "AHEAD", a->ahead);
+    set(d, "CAUSAL", !a->bidirectional);
+    set(d, "IMAGES", a->images);
+    set(d, "SOFT_CAP", (double)a->soft_cap);
     set_pages(p, d, n->in[1]);
 }
 
@@ -58,7 +59,7 @@ static gpu_dispatch *add_attention(tern_plan *p, const tern_node *n, gpu_kernel 
                                    uint32_t threads) {
     bool tiles = kernel == GPU_ATTENTION_PROMPT;
     gpu_dispatch *d =
-        add(p, kernel, (uint32_t)n->n_heads, tiles ? GPU_ROWS_TILES : GPU_ROWS_TOKENS);
+        add(p, kernel, (uint32_t)n->attention.n_heads, tiles ? GPU_ROWS_TILES : GPU_ROWS_TOKENS);
     set(d, "THREADS", threads);
     gpu_set_attention(p, d, n);
     bind_value(p, d, n->in[0]);
@@ -71,15 +72,15 @@ static gpu_dispatch *add_attention(tern_plan *p, const tern_node *n, gpu_kernel 
 
 // Steps are a matter of latency: many threads a head. Prompts fill the device anyway.
 tern_status gpu_op_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) {
-    if (n->head_dim > GPU_HEAD_DIM_MAX || n->head_dim % 2 != 0)
+    if (n->attention.head_dim > GPU_HEAD_DIM_MAX || n->attention.head_dim % 2 != 0)
         return tern_fail(
             err, TERN_ERR_UNSUPPORTED,
             "the GPU's attention has heads of an even number up to %d dimensions, not %d",
-            GPU_HEAD_DIM_MAX, (int)n->head_dim);
-    uint32_t threads = prompt_threads(p, n->head_dim);
+            GPU_HEAD_DIM_MAX, (int)n->attention.head_dim);
+    uint32_t threads = prompt_threads(p, n->attention.head_dim);
     int32_t rows = (int32_t)threads / 8;
-    uint32_t alone = gpu_attention_threads(p, 1024, n->head_dim);
-    uint32_t many = gpu_attention_threads(p, 256, n->head_dim);
+    uint32_t alone = gpu_attention_threads(p, 1024, n->attention.head_dim);
+    uint32_t many = gpu_attention_threads(p, 256, n->attention.head_dim);
     add_attention(p, n, GPU_ATTENTION, alone)->kinds = GPU_STEPS;
     if (threads == 0) {
         add_attention(p, n, GPU_ATTENTION, many)->kinds = GPU_PROMPTS;

@@ -19,9 +19,10 @@ tern_status gpu_op_CODE_DIGITS(tern_plan *p, const tern_node *n, tern_error *err
                                                        "LEVELS4"};
     TERN_TRY(check_rows(p, n, err));
     gpu_dispatch *d = add_flat(p, GPU_CODE_DIGITS, n->out[0]);
-    set(d, "OUT", (double)n->width);
-    set(d, "DIGITS", (double)(n->width / cols(p, n->in[0])));
-    for (int i = 0; i < TERN_PIECES_MAX; i++) set(d, names[i], n->widths[i] > 0 ? n->widths[i] : 1);
+    set(d, "OUT", (double)cols(p, n->out[0]));
+    set(d, "DIGITS", n->digits.n);
+    for (int i = 0; i < TERN_PIECES_MAX; i++)
+        set(d, names[i], n->digits.levels[i] > 0 ? n->digits.levels[i] : 1);
     bind_value(p, d, n->out[0]);
     bind_value(p, d, n->in[0]);
     return TERN_OK;

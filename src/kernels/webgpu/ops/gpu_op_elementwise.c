@@ -7,8 +7,8 @@ static void add_elementwise(tern_plan *p, const tern_node *n, gpu_kernel kernel)
     int64_t n_fours = (cols(p, n->out[0]) * gpu_times(p->g, n->out[0]) + 3) / 4;
     gpu_dispatch *d = add(p, kernel, groups(n_fours, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)n_fours);
-    set(d, "ACT", n->act);
-    set(d, "SCALE", (double)n->scale);
+    set(d, "ACT", tern_node_has(n, TERN_ATTRS_ACT) ? n->act.kind : 0);
+    set(d, "SCALE", tern_node_has(n, TERN_ATTRS_SCALE) ? (double)n->scale : 0);
     for (int i = 0; i < n->n_in; i++) bind_value(p, d, n->in[i]);
     bind_value(p, d, n->out[0]);
     set_phase(p, d, n->out[0]);

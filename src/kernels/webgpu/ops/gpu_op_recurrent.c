@@ -13,7 +13,7 @@ static gpu_dispatch *add_depthwise_conv(tern_plan *p, const tern_node *n, gpu_ke
     gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows);
     set(d, "COLS4", (double)(n_cols / 4));
     set(d, "TAPS", (double)w->n_cols);
-    set(d, "ACT", n->act);
+    set(d, "ACT", n->act.kind);
     set(d, "BIASED", n->n_in > 3);
     bind_place(d, GPU_CHUNKS, -1);
     bind_value(p, d, n->in[0]);
@@ -39,7 +39,7 @@ tern_status gpu_op_DEPTHWISE_CONV(tern_plan *p, const tern_node *n, tern_error *
 // A and dt_bias of each head, side by side: WebGPU promises eight bindings and the op has ten.
 static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out, tern_error *err) {
     const float *a = p->weights[n->in[3]]->vector, *bias = p->weights[n->in[4]]->vector;
-    size_t n_heads = (size_t)n->n_heads;
+    size_t n_heads = (size_t)n->delta.n_v_heads;
     uint64_t bytes = n_heads * 2 * sizeof(float);
     if (tern_array_reserve(TERN_MEM_GRAPH, &p->constants, &p->constants_capacity, p->n_constants,
                            1) != 0)
@@ -68,7 +68,7 @@ typedef struct delta_shape {
 } delta_shape;
 
 static uint64_t delta_bytes(const tern_node *n, delta_shape s) {
-    uint64_t key = gpu_round((uint64_t)n->head_dim, 4) * sizeof(float);
+    uint64_t key = gpu_round((uint64_t)n->delta.head_dim, 4) * sizeof(float);
     return s.n_cols * key + s.n_rows * (2 * key + 2 * 16 * sizeof(float) + 8) + 64;
 }
 
@@ -85,19 +85,20 @@ tern_status gpu_op_DELTA_NET(tern_plan *p, const tern_node *n, tern_error *err) 
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "a delta net whose keys have %d dimensions: the GPU's workgroups have no "
                          "room for them",
-                         (int)n->head_dim);
-    uint32_t blocks = groups(n->v_dim, s.n_cols);
+                         (int)n->delta.head_dim);
+    uint32_t blocks = groups(n->delta.v_dim, s.n_cols);
     gpu_binding heads = {0};
     TERN_TRY(add_heads(p, n, &heads, err));
-    gpu_dispatch *d = add(p, GPU_DELTA_NET, (uint32_t)n->n_heads * blocks, GPU_ROWS_SEQUENCES);
+    gpu_dispatch *d =
+        add(p, GPU_DELTA_NET, (uint32_t)n->delta.n_v_heads * blocks, GPU_ROWS_SEQUENCES);
     set(d, "THREADS", 128);
-    set(d, "DK", n->head_dim);
-    set(d, "DK4", groups(n->head_dim, 4));
-    set(d, "DV", n->v_dim);
-    set(d, "K_HEADS", n->n_kv_heads);
-    set(d, "V_HEADS", n->n_heads);
-    set(d, "TILED", n->tiled);
-    set(d, "EPS", (double)n->eps);
+    set(d, "DK", n->delta.head_dim);
+    set(d, "DK4", groups(n->delta.head_dim, 4));
+    set(d, "DV", n->delta.v_dim);
+    set(d, "K_HEADS", n->delta.n_k_heads);
+    set(d, "V_HEADS", n->delta.n_v_heads);
+    set(d, "TILED", n->delta.tiled);
+    set(d, "EPS", (double)n->delta.eps);
     set(d, "COLS", s.n_cols);
     set(d, "ROWS", s.n_rows);
     set(d, "BLOCKS", blocks);
@@ -117,7 +118,7 @@ tern_status gpu_op_POOL(tern_plan *p, const tern_node *n, tern_error *err) {
     int64_t n_cols = cols(p, n->out[0]);
     gpu_dispatch *d = add(p, GPU_POOL_ROWS, groups(n_cols / 4, 64), GPU_ROWS_SEQUENCES);
     set(d, "COLS4", (double)(n_cols / 4));
-    set(d, "KIND", n->pool);
+    set(d, "KIND", n->pool.kind);
     bind_place(d, GPU_CHUNKS, -1);
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->out[0]);

@@ -54,7 +54,7 @@ static void add_table(tern_plan *p, const tern_node *n) {
 // Groups of columns that are normed by themselves: as many columns as the norm's weight has, or as
 // the node says.
 static int64_t n_groups(const tern_plan *p, const tern_node *n) {
-    if (n->op == TERN_OP_GROUP_NORM) return cols(p, n->in[0]) / n->group;
+    if (n->op == TERN_OP_GROUP_NORM) return cols(p, n->in[0]) / n->norm.group;
     return n->op == TERN_OP_RMS_NORM ? cols(p, n->in[0]) / cols(p, n->in[1]) : 1;
 }
 
@@ -101,6 +101,12 @@ static void bind_layer_norm(tern_plan *p, gpu_dispatch *d, const tern_node *n) {
     bind_part(d, &p->weights[weight]->parts[0]);
 }
 
+static void set_norm(gpu_dispatch *d, const tern_node *n) {
+    bool is_gated = tern_node_has(n, TERN_ATTRS_ACT), is_norm = tern_node_has(n, TERN_ATTRS_NORM);
+    set(d, "EPS", is_gated ? (double)n->act.eps : is_norm ? (double)n->norm.eps : 0);
+    set(d, "ACT", is_gated ? n->act.kind : 0);
+}
+
 // Row-wise kernels have a workgroup for each row. A single row is a matter of latency; with many
 // rows, threads that each keep ROW_KEPT vec4s (KEPT of rows_base.wgsl) leave room for more rows at
 // a time.
@@ -115,8 +121,7 @@ static void add_rows(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
         set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
         set(d, "COLS4", (double)(n_cols / 4));
         set(d, "Q_WORDS", (double)(gpu_blocks(n_cols) * GPU_BLOCK_COLS / 4));
-        set(d, "EPS", (double)n->eps);
-        set(d, "ACT", n->act);
+        set_norm(d, n);
         set(d, "TAKES", taker != NULL);
         if (in_row > 1) set(d, "GROUPS", (double)in_row);
         if (p->g->values[n->out[0]].type == TERN_VALUE_I8GROUPS) set(d, "GROUPED", 1);
@@ -152,8 +157,8 @@ tern_status gpu_op_SEGMENTS(tern_plan *p, const tern_node *n, tern_error *err) {
 static bool is_pair(const tern_plan *p, ptrdiff_t i) {
     if (i < 0 || i + 1 >= (ptrdiff_t)p->g->n_nodes) return false;
     const tern_node *n = &p->g->nodes[i], *next = n + 1;
-    return n->op == TERN_OP_RMS_NORM && next->op == TERN_OP_RMS_NORM && n->eps == next->eps &&
-           n_groups(p, n) > 1 && n_groups(p, next) > 1 &&
+    return n->op == TERN_OP_RMS_NORM && next->op == TERN_OP_RMS_NORM &&
+           n->norm.eps == next->norm.eps && n_groups(p, n) > 1 && n_groups(p, next) > 1 &&
            cols(p, n->in[1]) == cols(p, next->in[1]) && next->in[0] != n->out[0] &&
            rows_of(p, n->out[0]) == GPU_ROWS_TOKENS &&
            rows_of(p, next->out[0]) == GPU_ROWS_TOKENS && is_apart(p, n->in[0], next->out[0]) &&
@@ -168,7 +173,7 @@ static void add_pair(tern_plan *p, const tern_node *n) {
         set_many(d, many);
         set(d, "THREADS", threads_for(p, n_cols / 4 / (many ? ROW_KEPT : 1)));
         set(d, "COLS4", (double)(n_cols / 4));
-        set(d, "EPS", (double)n->eps);
+        set(d, "EPS", (double)n->norm.eps);
         set(d, "HEADS0", (double)heads);
         set(d, "HEADS1", (double)more);
         bind_value(p, d, n->in[0]);
@@ -191,10 +196,10 @@ tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
 }
 
 tern_status gpu_op_GROUP_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
-    if (n->group % 4 != 0)
+    if (n->norm.group % 4 != 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU's norms have groups of a multiple of 4 columns, not %d",
-                         (int)n->group);
+                         (int)n->norm.group);
     add_rows(p, n, GPU_GROUP_NORM);
     return TERN_OK;
 }
@@ -278,9 +283,9 @@ tern_status gpu_op_COLUMNS(tern_plan *p, const tern_node *n, tern_error *err) {
     int64_t n_cols = cols(p, n->out[0]);
     gpu_dispatch *d = add(p, GPU_COLUMNS, groups(n_cols, 64), rows_of(p, n->out[0]));
     set(d, "COLS", (double)n_cols);
-    set(d, "GROUP", n->group);
-    set(d, "FIRST", n->first);
-    set(d, "WIDTH", n->width);
+    set(d, "GROUP", n->columns.group);
+    set(d, "FIRST", n->columns.first);
+    set(d, "WIDTH", n->columns.width);
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->out[0]);
     set_phase(p, d, n->out[0]);

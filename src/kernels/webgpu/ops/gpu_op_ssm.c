@@ -10,9 +10,9 @@ tern_status gpu_op_SCALE_PIECES(tern_plan *p, const tern_node *n, tern_error *er
     gpu_dispatch *d = add(p, GPU_SCALE_PIECES, groups(n_cols, 64), rows_of(p, n->out[0]));
     set(d, "COLS", (double)n_cols);
     for (int i = 0; i < TERN_PIECES_MAX; i++) {
-        end += n->widths[i];
+        end += n->pieces.widths[i];
         if (i + 1 < TERN_PIECES_MAX) set(d, ends[i], (double)end);
-        set(d, factors[i], (double)n->factors[i]);
+        set(d, factors[i], (double)n->pieces.factors[i]);
     }
     bind_value(p, d, n->in[0]);
     bind_value(p, d, n->out[0]);
@@ -22,7 +22,7 @@ tern_status gpu_op_SCALE_PIECES(tern_plan *p, const tern_node *n, tern_error *er
 
 // A, D and dt_bias of each head, side by side: fewer bindings.
 static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out, tern_error *err) {
-    size_t n_heads = (size_t)n->n_heads;
+    size_t n_heads = (size_t)n->ssm.n_heads;
     uint64_t bytes = n_heads * 4 * sizeof(float);
     if (tern_array_reserve(TERN_MEM_GRAPH, &p->constants, &p->constants_capacity, p->n_constants,
                            1) != 0)
@@ -46,7 +46,7 @@ static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out,
 static uint32_t columns_for(const tern_plan *p, const tern_node *n) {
     uint32_t n_cols = 32;
     while (n_cols > 0 &&
-           n_cols * (uint64_t)n->head_dim * sizeof(float) + 64 > p->device->workgroup_bytes_max)
+           n_cols * (uint64_t)n->ssm.n_state * sizeof(float) + 64 > p->device->workgroup_bytes_max)
         n_cols /= 2;
     return n_cols;
 }
@@ -56,16 +56,16 @@ tern_status gpu_op_SSM(tern_plan *p, const tern_node *n, tern_error *err) {
     if (n_cols == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "a state space of %d rows: the GPU's workgroups have no room for them",
-                         (int)n->head_dim);
+                         (int)n->ssm.n_state);
     gpu_binding heads = {0};
     TERN_TRY(add_heads(p, n, &heads, err));
-    uint32_t blocks = groups(n->v_dim, n_cols);
-    gpu_dispatch *d = add(p, GPU_SSM, (uint32_t)n->n_heads * blocks, GPU_ROWS_SEQUENCES);
+    uint32_t blocks = groups(n->ssm.head_dim, n_cols);
+    gpu_dispatch *d = add(p, GPU_SSM, (uint32_t)n->ssm.n_heads * blocks, GPU_ROWS_SEQUENCES);
     set(d, "THREADS", 64);
-    set(d, "N", n->head_dim);
-    set(d, "P", n->v_dim);
-    set(d, "HEADS", n->n_heads);
-    set(d, "GROUPS", n->n_kv_heads);
+    set(d, "N", n->ssm.n_state);
+    set(d, "P", n->ssm.head_dim);
+    set(d, "HEADS", n->ssm.n_heads);
+    set(d, "GROUPS", n->ssm.n_groups);
     set(d, "COLS", n_cols);
     set(d, "BLOCKS", blocks);
     bind_place(d, GPU_CHUNKS, -1);

@@ -36,7 +36,7 @@ typedef struct row {  // that is quantized
 static bool find_row(const tern_plan *p, const tern_node *n, const tern_node *linear, row *r) {
     bool is_normed = n->op == TERN_OP_NORM_QUANTIZE;
     if (!is_normed && n->op != TERN_OP_QUANTIZE) return false;
-    *r = (row){n->in[0], is_normed ? n->in[1] : -1, n->eps};
+    *r = (row){n->in[0], is_normed ? n->in[1] : -1, is_normed ? n->norm.eps : 0};
     return linear->in[0] == n->out[0] && read_once(p->g, n->out[0]) &&
            rows_of(p, n->out[0]) == GPU_ROWS_TOKENS;
 }
@@ -454,7 +454,7 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
         return 0;
     tern_vid gate = linear->out[0], up = linear->out[1];
     if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
-        out.row = (row){gate, glu->in[2], glu->eps};
+        out.row = (row){gate, glu->in[2], glu->act.eps};
     else if (glu->op != TERN_OP_GLU || quantize->op != TERN_OP_QUANTIZE ||
              quantize->in[0] != glu->out[0] || !read_once(p->g, glu->out[0]))
         return 0;
@@ -465,9 +465,9 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
         !read_once(p->g, quantize->out[0]) || !is_apart(p, in.row.x, gate) ||
         !is_apart(p, gate, down->out[0]) || !find_product(p, &in) || !find_product(p, &out))
         return 0;
-    add_glu(p, &in, glu->act, gate);
+    add_glu(p, &in, glu->act.kind, gate);
     add_down(p, &out);
-    leave_glu_quantize(p, &out, glu->act, up, quantize);
+    leave_glu_quantize(p, &out, glu->act.kind, up, quantize);
     return count;
 }
 
@@ -509,14 +509,15 @@ typedef struct where {
 
 static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const tern_node *n,
                                          const tern_node *attention, where w) {
-    gpu_dispatch *d = add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->n_heads, GPU_ROWS_PARTS);
+    gpu_dispatch *d =
+        add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->attention.n_heads, GPU_ROWS_PARTS);
     d->rows_each = w.tile;
-    d->window = (uint32_t)attention->window;
+    d->window = (uint32_t)attention->attention.window;
     d->by_token = true;
     set(d, "THREADS", w.threads);
     gpu_set_attention(p, d, attention);
-    set(d, "N_ROT", n->rope.n_rot);
-    set(d, "HALVES", n->rope.halves);
+    set(d, "N_ROT", n->rope.angles.n_rot);
+    set(d, "HALVES", n->rope.angles.halves);
     set(d, "PART", w.tile);
     set(d, "PARTS_MAX", GPU_PARTS_MAX);
     set(d, "TOKENS", n_tokens);
@@ -532,9 +533,9 @@ static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const 
 // The parameters of a row that attention has left in parts; they follow the dispatch's other ones.
 static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_node *attention,
                               where w, tern_vid out) {
-    set(d, "HEAD4", attention->head_dim / 4);
+    set(d, "HEAD4", attention->attention.head_dim / 4);
     set(d, "PART", w.tile);
-    set(d, "SEES", attention->window);
+    set(d, "SEES", attention->attention.window);
     bind_parts(d, 0, w.rows_bytes);
     bind_value(p, d, out);
     bind_parts(d, w.rows_bytes, w.info_bytes);
@@ -563,16 +564,17 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
         !find_row(p, quantize, linear, &f.row) || f.row.x != attention->out[0] ||
         !find_product(p, &f))
         return TERN_OK;
-    if (attention->bidirectional || attention->head_dim % 4 != 0 || attention->head_dim > 256)
+    if (attention->attention.bidirectional || attention->attention.head_dim % 4 != 0 ||
+        attention->attention.head_dim > 256)
         return TERN_OK;
-    uint32_t half = (uint32_t)attention->head_dim / 2;
+    uint32_t half = (uint32_t)attention->attention.head_dim / 2;
     uint32_t threads = attention_threads(p->device, half);
     if (threads < half) return TERN_OK;
     uint32_t tile = positions_of_tile(threads, half);
     uint64_t row_bytes = (uint64_t)f.work.n_cols * sizeof(float);
     uint64_t n_parts = (uint64_t)steps_rows(p) * GPU_PARTS_MAX;
     uint64_t rows_bytes = gpu_round(n_parts * row_bytes, 256);
-    uint64_t info_bytes = n_parts * (uint64_t)attention->n_heads * 8;
+    uint64_t info_bytes = n_parts * (uint64_t)attention->attention.n_heads * 8;
     if (p->parts_bytes < rows_bytes + info_bytes) p->parts_bytes = rows_bytes + info_bytes;
     tern_vid rope;
     TERN_TRY(rope_index(p, n, &rope, err));

@@ -148,7 +148,7 @@ static tern_status add_rows(tern_program *p, const tern_node *n, gpu_kernel kern
     gpu_train_step *s = add(p, kernel, each(8), fixed(n_rows));
     set(s, "COLS4", (double)(stride4(p, x) / n_rows));
     set(s, "GROUPS", (double)n_rows);
-    set(s, "EPS", (double)n->eps);
+    set(s, "EPS", tern_node_has(n, TERN_ATTRS_NORM) ? (double)n->norm.eps : 0);
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     bind_value(p, s, n->out[0]);
     return TERN_OK;
@@ -170,7 +170,7 @@ static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_e
     set(s, "ADD", n->n_in > 4);
     set(s, "COLS4", (double)cols4);
     set(s, "GROUPS", (double)n_rows);
-    set(s, "EPS", (double)n->eps);
+    set(s, "EPS", (double)n->norm.eps);
     bind_value(p, s, x);
     bind_value(p, s, w);
     bind_value(p, s, dy);
@@ -197,8 +197,8 @@ static void add_elements(tern_program *p, const tern_node *n, gpu_kernel kernel)
     uint64_t cols4 = stride4(p, n->out[0]);
     gpu_train_step *s = add(p, kernel, fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
-    set(s, "ACT", n->act);
-    set(s, "FACTOR", (double)n->scale);
+    set(s, "ACT", tern_node_has(n, TERN_ATTRS_ACT) ? n->act.kind : 0);
+    set(s, "FACTOR", tern_node_has(n, TERN_ATTRS_SCALE) ? (double)n->scale : 0);
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     for (int i = 0; i < n->n_out; i++) bind_value(p, s, n->out[i]);
 }
@@ -206,16 +206,16 @@ static void add_elements(tern_program *p, const tern_node *n, gpu_kernel kernel)
 static tern_status add_columns(tern_program *p, const tern_node *n, tern_error *err) {
     bool back = n->op == TERN_OP_COLUMNS_GRAD;
     uint64_t cols4 = stride4(p, n->out[0]);
-    if (n->group % 4 != 0 || n->first % 4 != 0 || n->width % 4 != 0)
+    if (n->columns.group % 4 != 0 || n->columns.first % 4 != 0 || n->columns.width % 4 != 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU trains with columns in multiples of 4, not %d at %d of %d",
-                         (int)n->width, (int)n->first, (int)n->group);
+                         (int)n->columns.width, (int)n->columns.first, (int)n->columns.group);
     gpu_train_step *s = add(p, back ? GPU_TRAIN_COLUMNS_GRAD : GPU_TRAIN_COLUMNS,
                             fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
-    set(s, "GROUP4", n->group / 4);
-    set(s, "FIRST4", n->first / 4);
-    set(s, "WIDTH4", n->width / 4);
+    set(s, "GROUP4", n->columns.group / 4);
+    set(s, "FIRST4", n->columns.first / 4);
+    set(s, "WIDTH4", n->columns.width / 4);
     set(s, "ADD", n->n_in > 1);
     bind_value(p, s, n->in[0]);
     bind_value(p, s, n->out[0]);
@@ -295,12 +295,12 @@ static tern_status add_rope(tern_program *p, const tern_node *n, tern_error *err
     TERN_TRY(tern_rope_list_find(&p->ropes, n, NULL, NULL, &index, err));
     uint64_t pairs = (uint64_t)cols(p, n->in[0]) / 2;
     gpu_train_step *s = add(p, GPU_TRAIN_ROPE, fixed(groups(16 * pairs, 256)), each(16));
-    set(s, "HEAD_DIM", n->head_dim);
-    set(s, "N_ROT", n->rope.n_rot);
-    set(s, "HALVES", n->rope.halves);
+    set(s, "HEAD_DIM", n->rope.head_dim);
+    set(s, "N_ROT", n->rope.angles.n_rot);
+    set(s, "HALVES", n->rope.angles.halves);
     set(s, "PAIRS", (double)pairs);
     set(s, "LD", (double)stride4(p, n->in[0]) * 4);
-    set(s, "SIGN", n->inverse ? -1 : 1);
+    set(s, "SIGN", n->rope.inverse ? -1 : 1);
     bind_value(p, s, n->in[0]);
     bind_value(p, s, n->out[0]);
     bind(s, p->spans);
@@ -339,7 +339,7 @@ static void add_pool(tern_program *p, const tern_node *n) {
     gpu_train_step *s = add(p, back ? GPU_TRAIN_POOL_GRAD : GPU_TRAIN_POOL,
                             fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
-    set(s, "KIND", n->pool);
+    set(s, "KIND", n->pool.kind);
     bind_value(p, s, n->in[0]);
     bind(s, p->spans);
     bind(s, p->targets);
@@ -396,7 +396,7 @@ static void add_update(tern_program *p, const tern_node *n) {
     gpu_train_step *s =
         add(p, steps ? GPU_TRAIN_ADAMW : GPU_TRAIN_ZERO, fixed(groups(count, 4096)), fixed(1));
     set(s, "N4", groups(count, 4));
-    set(s, "DECAYS", n->decays);
+    set(s, "DECAYS", steps && n->decays);
     // In the order of the bindings: gradient, weight, norm, moments.
     static const int order[] = {1, 0, 4, 2, 3};
     if (!steps)
@@ -416,9 +416,9 @@ typedef struct attention_shape {
 // slab, and as few slabs to a head as that allows.
 static attention_shape shape_of(const tern_program *p, const tern_node *n, int head_blocks,
                                 int squares) {
-    for (int n_slabs = 1; 4 * n_slabs <= n->head_dim; n_slabs++) {
-        int slab = n->head_dim / n_slabs;
-        if (n->head_dim % n_slabs != 0 || slab % 4 != 0) continue;
+    for (int n_slabs = 1; 4 * n_slabs <= n->attention.head_dim; n_slabs++) {
+        int slab = n->attention.head_dim / n_slabs;
+        if (n->attention.head_dim % n_slabs != 0 || slab % 4 != 0) continue;
         for (int tile = 32; tile >= 8; tile /= 2) {
             int bytes = 4 * (head_blocks * slab * tile + squares * tile * tile + tile * tile / 4);
             bool fits = bytes <= (int)p->device->gpu->workgroup_bytes_max;
@@ -434,8 +434,9 @@ static attention_shape shape_of(const tern_program *p, const tern_node *n, int h
 #define MATRIX_TILE  64
 #define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
 static bool matrix_attends(const tern_program *p, const tern_node *n) {
-    return p->device->rounds && n->head_dim % 16 == 0 && n->head_dim <= 64 && n->window == 0 &&
-           n->soft_cap == 0 && p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
+    const tern_attention_attrs *a = &n->attention;
+    return p->device->rounds && a->head_dim % 16 == 0 && a->head_dim <= 64 && a->window == 0 &&
+           a->soft_cap == 0 && p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
 }
 
 #define NO_WINDOW (1 << 30)
@@ -443,9 +444,9 @@ static void set_shape(gpu_train_step *s, const tern_node *n, attention_shape sha
     set(s, "TILE", shape.tile);
     set(s, "THREADS", shape.tile * shape.tile / 16);
     set(s, "SLAB", shape.slab);
-    set(s, "WINDOW", n->window > 0 ? n->window : NO_WINDOW);
-    set(s, "CAP", (double)n->soft_cap);
-    s->grid[2] = fixed((uint64_t)(n->head_dim / shape.slab));
+    set(s, "WINDOW", n->attention.window > 0 ? n->attention.window : NO_WINDOW);
+    set(s, "CAP", (double)n->attention.soft_cap);
+    s->grid[2] = fixed((uint64_t)(n->attention.head_dim / shape.slab));
 }
 
 // A step over tiles of the rows and over heads; shape NULL: by the matrix units.
@@ -454,10 +455,10 @@ static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_
     gpu_train_step *s = add(p, kernel, each((uint32_t)(shape ? shape->tile : MATRIX_TILE)),
                             fixed((uint64_t)n_heads));
     if (shape) set_shape(s, n, *shape);
-    set(s, "HEAD_DIM", n->head_dim);
-    set(s, "N_HEADS", n->n_heads);
-    set(s, "GROUP", n->n_heads / n->n_kv_heads);
-    set(s, "SCALE", (double)n->scale);
+    set(s, "HEAD_DIM", n->attention.head_dim);
+    set(s, "N_HEADS", n->attention.n_heads);
+    set(s, "GROUP", n->attention.n_heads / n->attention.n_kv_heads);
+    set(s, "SCALE", (double)n->attention.scale);
     set(s, "LDQ", (double)stride4(p, n->in[0]));
     set(s, "LDK", (double)stride4(p, n->in[1]));
     set(s, "LDS", (double)stride4(p, sums) * 4);
@@ -466,16 +467,17 @@ static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_
 
 static tern_status check_attention(const tern_program *p, const tern_node *n, attention_shape shape,
                                    tern_error *err) {
-    if (n->n_kv_heads <= 0 || n->n_heads % n->n_kv_heads != 0 || n->head_dim % 4 != 0 ||
-        cols(p, n->in[0]) != (int64_t)n->n_heads * n->head_dim ||
-        cols(p, n->in[1]) != (int64_t)n->n_kv_heads * n->head_dim)
+    const tern_attention_attrs *a = &n->attention;
+    if (a->n_kv_heads <= 0 || a->n_heads % a->n_kv_heads != 0 || a->head_dim % 4 != 0 ||
+        cols(p, n->in[0]) != (int64_t)a->n_heads * a->head_dim ||
+        cols(p, n->in[1]) != (int64_t)a->n_kv_heads * a->head_dim)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU trains heads of a multiple of 4 dimensions, not %d of %d",
-                         (int)n->n_heads, (int)n->head_dim);
+                         (int)a->n_heads, (int)a->head_dim);
     if (shape.tile == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "heads of %d dimensions do not fit in this GPU's %u KB a workgroup",
-                         (int)n->head_dim, p->device->gpu->workgroup_bytes_max >> 10);
+                         (int)a->head_dim, p->device->gpu->workgroup_bytes_max >> 10);
     return TERN_OK;
 }
 
@@ -484,7 +486,7 @@ static tern_status add_attention(tern_program *p, const tern_node *n, tern_error
     TERN_TRY(check_attention(p, n, shape, err));
     bool matrix = matrix_attends(p, n);
     gpu_train_step *s = add_heads(p, matrix ? GPU_TRAIN_ATTENTION_MATRIX : GPU_TRAIN_ATTENTION, n,
-                                  matrix ? NULL : &shape, n->n_heads, n->out[1]);
+                                  matrix ? NULL : &shape, n->attention.n_heads, n->out[1]);
     for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
     bind(s, p->spans);
     bind_value(p, s, n->out[0]);
@@ -501,10 +503,10 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
     TERN_TRY(check_attention(p, n, shape, err));
     bool matrix = matrix_attends(p, n);
     wgpu_buffer stats;
-    uint64_t heads = (uint64_t)n->n_heads;
+    uint64_t heads = (uint64_t)n->attention.n_heads;
     TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * heads * 8, &stats, err));
-    gpu_train_step *s =
-        add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n, &(attention_shape){4, n->head_dim}, 1, sums);
+    gpu_train_step *s = add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n,
+                                  &(attention_shape){4, n->attention.head_dim}, 1, sums);
     s->grid[0] = (gpu_count){groups(heads * 64, 256), 64};
     bind_value(p, s, y);
     bind_value(p, s, sums);
@@ -512,7 +514,7 @@ static tern_status add_attention_gradient(tern_program *p, const tern_node *n, t
     bind(s, stats);
     for (int part = 0; part < 2; part++) {
         s = add_heads(p, kernels[matrix][part], n, matrix ? NULL : &shape,
-                      part ? n->n_kv_heads : n->n_heads, sums);
+                      part ? n->attention.n_kv_heads : n->attention.n_heads, sums);
         for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
         bind_value(p, s, dy);
         bind(s, p->spans);

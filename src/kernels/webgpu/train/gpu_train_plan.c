@@ -198,7 +198,7 @@ static tern_status read_factors(const tern_program *p, tern_train_array *const *
     *out = NULL;
     if (v < 0) return TERN_OK;
     size_t n_factors = (size_t)arrays[v]->n;
-    if (n_factors < (size_t)n->rope.n_rot / 2)
+    if (n_factors < (size_t)n->rope.angles.n_rot / 2)
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has too few factors",
                          p->g.values[v].name);
     *out = tern_alloc_array(TERN_MEM_ACTIVATIONS, n_factors + 1, sizeof **out);
