@@ -65,9 +65,8 @@ static bool same_family(const tern_config *a, const tern_config *b) {
            memcmp(a->unrotated, b->unrotated, sizeof a->unrotated) == 0 &&
            near(scalar_of(a), scalar_of(b)) && a->bidirectional == b->bidirectional &&
            a->pooling == b->pooling && a->any_length == b->any_length &&
-           a->first_position == b->first_position && a->n_segments == b->n_segments &&
-           a->n_labels == b->n_labels && a->qkv_biases == b->qkv_biases &&
-           same_factor(a->embedding_scale, b->embedding_scale) &&
+           a->n_segments == b->n_segments && a->n_labels == b->n_labels &&
+           a->qkv_biases == b->qkv_biases && same_factor(a->embedding_scale, b->embedding_scale) &&
            same_factor(a->residual_scale, b->residual_scale) &&
            same_factor(a->logit_divisor, b->logit_divisor) && near(a->score_cap, b->score_cap) &&
            a->full_head_dim == b->full_head_dim && a->n_shared == b->n_shared &&

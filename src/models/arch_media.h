@@ -110,6 +110,17 @@ typedef struct tern_recognizer {
 
 // ---- Speakers: text to codes -------------------------------------------------------------------
 
+// A text-to-speech language model: after the text tokens, the vocabulary has marks and then codes
+// of a codec's frames.
+typedef struct tern_speaking {
+    int64_t n_text;               // tokens of text; the marks follow
+    int64_t n_codes;              // of a frame
+    int64_t n_values;             // of a code
+    int64_t n_speaker;            // size of a voice's vector; 0: it takes none
+    bool frames_are_places;       // the tokens of a frame share a RoPE position
+    double rate_least, rate_most; // bounds of the layers' learned RoPE rates; 0: none learned
+} tern_speaking;
+
 #define TERN_SPEAKER_MARKS 8
 #define TERN_SPEAKER_ENDS  2
 typedef struct tern_speaker {
@@ -128,12 +139,21 @@ typedef struct tern_speaker {
     float top_p, repeat_penalty;
 } tern_speaker;
 
+// ---- Codecs: codes to sound --------------------------------------------------------------------
+
+typedef struct tern_codec {
+    int32_t n_codes; // of a frame
+    int64_t rate;    // samples a second
+    int64_t n_frame; // samples of a frame
+} tern_codec;
+
 // ---- All ---------------------------------------------------------------------------------------
 
 typedef struct tern_arch_media {
-    const tern_tower *tower;           // NULL: it sees nothing
-    const tern_recognizer *recognizer; // NULL: it recognizes no speech
-    const tern_speaker *speaker;       // NULL: it does not speak
+    const tern_tower *tower;                   // NULL: it sees nothing
+    const tern_recognizer *recognizer;         // NULL: it recognizes no speech
+    const tern_speaker *speaker;               // NULL: it does not speak
+    tern_codec (*codec)(const tern_config *c); // NULL: it is none
 } tern_arch_media;
 
 #endif

@@ -55,55 +55,19 @@ int64_t tern_vision_patch_cols(const tern_vision *v); // numbers of a patch
 int64_t tern_vision_point_cols(const tern_vision *v); // of its position: tern_g_add_point
 #define TERN_VISION_DEEP_NAME "deep.%d" // output for deep[I]; the last layer has "rows"
 
-// Whisper: its spectrogram, and tokens that it never writes, or not as the first; all 0: not
-// Whisper.
-#define TERN_WHISPER_NEVER_MAX 256
-#define TERN_WHISPER_FIRST_MAX 8
-typedef struct tern_whisper {
-    int64_t n_mels, n_frames; // bins; rows of the encoder in a window, 50 a second
-    bool is_multilingual;
-    int32_t never[TERN_WHISPER_NEVER_MAX], never_first[TERN_WHISPER_FIRST_MAX];
-    int32_t n_never, n_never_first;
-} tern_whisper;
-
-// Moonshine streaming: the encoder's own sizes. Layer i attends back[i] rows (itself included) and
-// fewer than ahead[i] rows ahead. n_embd 0: not streaming.
-#define TERN_STREAMING_LAYERS_MAX 64
-typedef struct tern_streaming {
-    int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;
-    int32_t back[TERN_STREAMING_LAYERS_MAX], ahead[TERN_STREAMING_LAYERS_MAX];
-} tern_streaming;
-
-// A codec's decoder (nanocodec.c); n_stages 0: not a codec.
-#define TERN_CODEC_STAGES   8
-#define TERN_CODEC_BRANCHES 4
-#define TERN_CODEC_BLOCKS   4
-typedef struct tern_codec {
-    int32_t n_codes; // of a frame
-    int32_t levels[TERN_PIECES_MAX];
-    int32_t n_stages, n_branches, n_blocks;
-    int32_t rates[TERN_CODEC_STAGES], kernels[TERN_CODEC_BRANCHES], dilations[TERN_CODEC_BLOCKS];
-    int32_t in_taps, out_taps;
-    bool is_grouped;    // an upsampling convolution has a group for each output
-    int64_t n_channels; // before the first stage; each halves them
-    int64_t rate;       // samples a second
-    int64_t n_frame;    // samples of a frame
-} tern_codec;
-
-// A text-to-speech language model: after the text tokens, the vocabulary has marks and then codes
-// of a codec's frames (lfm2.c). n_text 0: not one.
-typedef struct tern_speaking {
-    int64_t n_text;               // tokens of text; the marks follow
-    int64_t n_codes;              // of a frame
-    int64_t n_values;             // of a code
-    int64_t n_speaker;            // size of a voice's vector; 0: it takes none
-    bool frames_are_places;       // the tokens of a frame share a RoPE position
-    double rate_least, rate_most; // bounds of the layers' learned RoPE rates; 0: none learned
-} tern_speaking;
-
 #define TERN_PLACEHOLDERS_MAX 4
 
-// Hyperparameters, as the file states them, in the field's usual names.
+// What only one family's models have: a struct of the family's file, which alone reads and sets it
+// (TERN_OWN_CONFIG in core/family.h). All 0 before its reader, and in samples.
+#define TERN_OWN_BYTES 4352
+typedef union tern_own {
+    unsigned char bytes[TERN_OWN_BYTES];
+    int64_t whole; // it is aligned for these
+    double real;
+} tern_own;
+
+// Hyperparameters, as the file states them, in the field's usual names. tools/check_families.sh
+// refuses members that only one family reads.
 typedef struct tern_config {
     int64_t n_vocab, n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_context;
     int64_t n_window;              // window of every layer, 0: all positions
@@ -134,22 +98,16 @@ typedef struct tern_config {
     tern_pooling pooling; // NONE: a language model with logits; else one vector per text
     bool any_length;      // the vectors are as they come, not of length 1
     bool appends_eos;     // the end token follows a text, even if the tokenizer does not say so
-    // Encoders with tables of positions and segments (BERT): rows before the first position's, rows
-    // of segments, and the token that ends a segment (-1: unknown)
-    int64_t first_position, n_segments, separator_id;
+    // Encoders with a table of segments: its rows, and the token that ends a segment (-1: unknown)
+    int64_t n_segments, separator_id;
     int64_t n_labels;         // scores of a classifier of pairs, which has no vectors; 0: not one
     int64_t n_patch, n_image; // image models: edge of a patch and of the image; 0: not one
     // Speech models: layers of the encoder, most rows that the decoder attends to, samples per row
     // of the input, and how many zeros are appended to the samples; 0: not one
     int64_t n_encoder_layers, n_source, n_step, n_padding;
-    tern_whisper whisper;
-    tern_streaming streaming;
     tern_vision vision;
-    tern_codec codec;
-    tern_speaking speech;
-    float rope_rates[TERN_LAYERS_MAX]; // factor of the speed at which a layer's RoPE turns; 0: 1
-    int64_t n_batch_most;              // most rows computed at once, 0: as many as usual
-    int64_t n_dense; // outputs of the first of two products after pooling; 0: no such products
+    int64_t n_batch_most; // most rows computed at once, 0: as many as usual
+    int64_t n_dense;      // outputs of the first of two products after pooling; 0: no such products
     int64_t n_ignored_blocks; // GGUF: blocks after the layers that are not run
     int32_t conv_taps;
     bool conv_bias;         // biases in the convolution and the products around it
@@ -167,6 +125,7 @@ typedef struct tern_config {
     int64_t n_experts, n_experts_used, n_ff_expert, n_dense_layers; // n_experts 0: none
     bool experts_sigmoid, experts_normed, experts_bias; // how rows are routed: tern_route_attrs
     double experts_scale;
+    tern_own own;
 } tern_config;
 
 // Whether an image's rows attend to each other in the text, and so must be computed at once.
@@ -377,6 +336,9 @@ static inline const tern_recognizer *tern_recognizer_of(const tern_arch *arch) {
 }
 static inline const tern_speaker *tern_speaker_of(const tern_arch *arch) {
     return arch->media ? arch->media->speaker : NULL;
+}
+static inline bool tern_is_codec(const tern_arch *arch) {
+    return arch->media && arch->media->codec;
 }
 // Whether the tower of a GGUF (llama.cpp's mmproj) fits this model.
 bool tern_arch_fits_tower(const tern_arch *arch, const tern_config *c, const tern_file *tower);

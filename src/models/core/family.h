@@ -4,6 +4,16 @@
 
 #include "models/models.h"
 
+// ---- What only this family has -----------------------------------------------------------------
+
+// Declares own(c) and own_to_set(c): tern_config.own as a struct of this file.
+#define TERN_OWN_CONFIG(type)                                                                      \
+    _Static_assert(sizeof(type) <= TERN_OWN_BYTES, #type " does not fit tern_config.own");         \
+    static inline const type *own(const tern_config *c) {                                          \
+        return (const type *)(const void *)&c->own;                                                \
+    }                                                                                              \
+    static inline type *own_to_set(tern_config *c) { return (type *)(void *)&c->own; }
+
 // ---- Reading a config (config.c) ---------------------------------------------------------------
 //
 // gguf: the key after "<architecture>."; hf: a path in config.json, looked for in text_config

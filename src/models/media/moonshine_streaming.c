@@ -22,11 +22,20 @@
 #define N_LEAST   64   // rows that a model must be able to attend to: 1.28 seconds
 #define FRAME_EPS 1e-6f
 
+// The encoder's own sizes. Layer i attends back[i] rows (itself included) and fewer than ahead[i]
+// rows ahead.
+#define LAYERS_MAX 64
+typedef struct streaming {
+    int64_t n_embd, n_ff, n_heads, n_kv_heads, head_dim;
+    int32_t back[LAYERS_MAX], ahead[LAYERS_MAX];
+} streaming;
+TERN_OWN_CONFIG(streaming)
+
 // ---- Graphs ------------------------------------------------------------------------------------
 
 // The encoder's sizes in the decoder's members, for the blocks that both use.
 static tern_config encoder_of(const tern_config *c) {
-    const tern_streaming *s = &c->streaming;
+    const streaming *s = own(c);
     tern_config e = *c;
     e.n_embd = s->n_embd;
     e.n_ff = s->n_ff;
@@ -62,9 +71,9 @@ static tern_vid attention(tern_graph *g, const tern_config *c, tern_vid x) {
                                   .n_kv_heads = (int32_t)c->n_kv_heads,
                                   .head_dim = (int32_t)c->head_dim,
                                   .scale = 1.0f / sqrtf((float)c->head_dim),
-                                  .window = c->streaming.back[g->layer]};
-    attrs.bidirectional = c->streaming.ahead[g->layer] > 1; // 1: none ahead, as with 0
-    if (attrs.bidirectional) attrs.ahead = c->streaming.ahead[g->layer];
+                                  .window = own(c)->back[g->layer]};
+    attrs.bidirectional = own(c)->ahead[g->layer] > 1; // 1: none ahead, as with 0
+    if (attrs.bidirectional) attrs.ahead = own(c)->ahead[g->layer];
     tern_vid q = tern_block_linear(g, c, x, "enc.blk.%d.attn_q.weight", n_q, c->n_embd);
     tern_vid k = tern_block_linear(g, c, x, "enc.blk.%d.attn_k.weight", n_kv, c->n_embd);
     tern_vid v = tern_block_linear(g, c, x, "enc.blk.%d.attn_v.weight", n_kv, c->n_embd);
@@ -139,15 +148,15 @@ static tern_status read_windows(const tern_config_source *s, tern_config *c, ter
         if (!find_window(s, i, window) || !(window[0] >= 1 && window[0] <= N_SOURCE) ||
             !(window[1] >= 0 && window[1] <= N_SOURCE))
             return refuse_window(i, err);
-        c->streaming.back[i] = (int32_t)window[0];
-        c->streaming.ahead[i] = (int32_t)window[1];
+        own_to_set(c)->back[i] = (int32_t)window[0];
+        own_to_set(c)->ahead[i] = (int32_t)window[1];
     }
     return TERN_OK;
 }
 
 static tern_status read_encoder(const tern_config_source *s, tern_config *c, tern_error *err) {
-    tern_streaming *e = &c->streaming;
-    *e = (tern_streaming){.n_embd = 320, .n_ff = 1280, .n_heads = 8}; // transformers' own
+    streaming *e = own_to_set(c);
+    *e = (streaming){.n_embd = 320, .n_ff = 1280, .n_heads = 8}; // transformers' own
     const struct {
         const char *gguf, *hf;
         int64_t most, *to;
@@ -157,7 +166,7 @@ static tern_status read_encoder(const tern_config_source *s, tern_config *c, ter
         {"encoder.head_count", "encoder_config.num_attention_heads", 1024, &e->n_heads},
         {"encoder.head_count_kv", "encoder_config.num_key_value_heads", 1024, &e->n_kv_heads},
         {"encoder.key_length", "encoder_config.head_dim", 4096, &e->head_dim},
-        {"encoder.block_count", "encoder_config.num_hidden_layers", TERN_STREAMING_LAYERS_MAX,
+        {"encoder.block_count", "encoder_config.num_hidden_layers", LAYERS_MAX,
          &c->n_encoder_layers}};
     c->n_encoder_layers = 6;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -212,7 +221,7 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
 }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
-    const tern_streaming *e = &c->streaming;
+    const streaming *e = own(c);
     const struct {
         const char *key;
         int64_t value;
@@ -221,7 +230,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
         {"encoder.feed_forward_length", e->n_ff},     {"encoder.head_count", e->n_heads},
         {"encoder.head_count_kv", e->n_kv_heads},     {"encoder.key_length", e->head_dim},
         {"decoder_start_token_id", c->bos_id},        {"decoder_end_token_id", c->eos_id}};
-    int32_t windows[2 * TERN_STREAMING_LAYERS_MAX];
+    int32_t windows[2 * LAYERS_MAX];
     char key[160];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (numbers[i].value < 0) continue;
@@ -237,7 +246,7 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 }
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
-    const tern_streaming *e = &c->streaming;
+    const streaming *e = own(c);
     tern_strbuf_printf(
         out,
         "  \"encoder_config\": {\"model_type\": \"moonshine_streaming_encoder\", "

@@ -17,6 +17,22 @@
 #define CHANNELS_MOST 8192
 #define TAPS_MOST     64
 
+#define STAGES_MAX   8
+#define BRANCHES_MAX 4
+#define BLOCKS_MAX   4
+typedef struct decoder {
+    int32_t n_codes; // of a frame
+    int32_t levels[TERN_PIECES_MAX];
+    int32_t n_stages, n_branches, n_blocks;
+    int32_t rates[STAGES_MAX], kernels[BRANCHES_MAX], dilations[BLOCKS_MAX];
+    int32_t in_taps, out_taps;
+    bool is_grouped;    // an upsampling convolution has a group for each output
+    int64_t n_channels; // before the first stage; each halves them
+    int64_t rate;       // samples a second
+    int64_t n_frame;    // samples of a frame
+} decoder;
+TERN_OWN_CONFIG(decoder)
+
 // ---- Graph -------------------------------------------------------------------------------------
 
 static tern_vid snake(tern_graph *g, tern_vid x, const char *name) {
@@ -32,7 +48,7 @@ static tern_vid convolve(tern_graph *g, tern_vid x, const char *name, int64_t n_
     return tern_g_conv1d(g, x, name, &attrs);
 }
 
-static tern_vid block(tern_graph *g, const tern_codec *c, tern_vid x, int64_t n, int branch,
+static tern_vid block(tern_graph *g, const decoder *c, tern_vid x, int64_t n, int branch,
                       int number) {
     char name[TERN_NAME_BYTES];
     int32_t taps = c->kernels[branch], dilation = c->dilations[number];
@@ -45,7 +61,7 @@ static tern_vid block(tern_graph *g, const tern_codec *c, tern_vid x, int64_t n,
     return tern_g_add(g, x, y);
 }
 
-static tern_vid stage(tern_graph *g, const tern_codec *c, tern_vid x, int64_t n_in) {
+static tern_vid stage(tern_graph *g, const decoder *c, tern_vid x, int64_t n_in) {
     int64_t n = n_in / 2;
     const tern_causal_attrs attrs = {.n_in = (int32_t)n_in,
                                      .n_out = (int32_t)n,
@@ -62,7 +78,7 @@ static tern_vid stage(tern_graph *g, const tern_codec *c, tern_vid x, int64_t n_
 }
 
 static tern_status build(tern_graph *g, const tern_config *config, tern_error *err) {
-    const tern_codec *c = &config->codec;
+    const decoder *c = own(config);
     int64_t n = c->n_channels;
     tern_vid x = tern_g_input(g, "codes", tern_g_dim(g, "tokens"), c->n_codes, TERN_VALUE_I32);
     x = tern_g_code_digits(g, x, c->levels);
@@ -108,16 +124,16 @@ static tern_status read_list(const tern_config_source *s, const char *gguf, cons
                      is_gguf ? key : hf, (int)most, (int)limit);
 }
 
-static tern_status read_lists(const tern_config_source *s, tern_codec *c, tern_error *err) {
+static tern_status read_lists(const tern_config_source *s, decoder *c, tern_error *err) {
     int32_t n;
     TERN_TRY(read_list(s, "levels", "vector_quantizer.num_levels_per_group", 256, c->levels,
                        TERN_PIECES_MAX, &n, err));
-    TERN_TRY(read_list(s, "rates", "audio_decoder.up_sample_rates", 64, c->rates, TERN_CODEC_STAGES,
+    TERN_TRY(read_list(s, "rates", "audio_decoder.up_sample_rates", 64, c->rates, STAGES_MAX,
                        &c->n_stages, err));
     TERN_TRY(read_list(s, "kernels", "audio_decoder.resblock_kernel_sizes", TAPS_MOST, c->kernels,
-                       TERN_CODEC_BRANCHES, &c->n_branches, err));
+                       BRANCHES_MAX, &c->n_branches, err));
     return read_list(s, "dilations", "audio_decoder.resblock_dilation_sizes", 64, c->dilations,
-                     TERN_CODEC_BLOCKS, &c->n_blocks, err);
+                     BLOCKS_MAX, &c->n_blocks, err);
 }
 
 // Members of config.json that must have the values of all published models.
@@ -145,7 +161,7 @@ static int64_t product(const int32_t *x, int n) {
 }
 
 static tern_status read(const tern_config_source *s, tern_config *config, tern_error *err) {
-    tern_codec *c = &config->codec;
+    decoder *c = own_to_set(config);
     bool is_gguf = s->file->kind == TERN_FILE_GGUF;
     int64_t grouped = 1, n_codes;
     TERN_TRY(need_text(s, "audio_decoder.activation", "half_snake", err));
@@ -181,7 +197,7 @@ static tern_status read(const tern_config_source *s, tern_config *config, tern_e
 }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *config) {
-    const tern_codec *c = &config->codec;
+    const decoder *c = own(config);
     int n_levels = 0;
     while (n_levels < TERN_PIECES_MAX && c->levels[n_levels] > 0) n_levels++;
     const struct {
@@ -218,7 +234,7 @@ static void put_list(tern_strbuf *out, const char *name, const int32_t *list, in
 }
 
 static void write_json(const tern_config *config, tern_strbuf *out) {
-    const tern_codec *c = &config->codec;
+    const decoder *c = own(config);
     tern_strbuf_printf(out,
                        "  \"sample_rate\": %" PRId64 ",\n  \"samples_per_frame\": %" PRId64
                        ",\n  \"vector_quantizer\": {\n    \"num_groups\": %d,\n",
@@ -238,6 +254,11 @@ static void write_json(const tern_config *config, tern_strbuf *out) {
                        "    \"n_groups_equal_to_out_channels\": %s\n  },\n",
                        c->n_channels, (int)c->in_taps, (int)c->out_taps,
                        c->is_grouped ? "true" : "false");
+}
+
+static tern_codec codec_of(const tern_config *c) {
+    const decoder *d = own(c);
+    return (tern_codec){.n_codes = d->n_codes, .rate = d->rate, .n_frame = d->n_frame};
 }
 
 // ---- Tables ------------------------------------------------------------------------------------
@@ -300,4 +321,5 @@ const tern_arch tern_arch_nanocodec = {
     .write_gguf = TERN_WRITER(write_gguf),
     .write_json = TERN_WRITER(write_json),
     .graphs = TERN_GRAPHS({.name = "codec", .build = build}),
+    .media = &(const tern_arch_media){.codec = codec_of},
 };

@@ -23,6 +23,16 @@
 #define CONTEXT_MOST 896
 #define HOP          160 // samples per row of the spectrogram; two rows make one of the encoder
 
+#define NEVER_MAX 256
+#define FIRST_MAX 8
+typedef struct whisper {
+    int64_t n_mels, n_frames; // bins; rows of the encoder in a window, 50 a second
+    bool is_multilingual;
+    int32_t never[NEVER_MAX], never_first[FIRST_MAX]; // tokens never written, or not as the first
+    int32_t n_never, n_never_first;
+} whisper;
+TERN_OWN_CONFIG(whisper)
+
 // ---- Graphs ------------------------------------------------------------------------------------
 
 static tern_attention_attrs heads_of(const tern_config *c) {
@@ -78,10 +88,10 @@ static tern_vid feed_forward(tern_graph *g, const tern_config *c, tern_vid x, co
 }
 
 static tern_status build_encoder(tern_graph *g, const tern_config *c, tern_error *err) {
-    tern_vid x = tern_g_input(g, "mel", tern_g_dim(g, "hops"), c->whisper.n_mels, TERN_VALUE_F32);
-    x = convolution(g, c, x, "strides", c->whisper.n_mels, 1, "enc.conv1");
+    tern_vid x = tern_g_input(g, "mel", tern_g_dim(g, "hops"), own(c)->n_mels, TERN_VALUE_F32);
+    x = convolution(g, c, x, "strides", own(c)->n_mels, 1, "enc.conv1");
     x = convolution(g, c, x, "tokens", c->n_embd, STEP_2, "enc.conv2");
-    tern_vid places = tern_g_table(g, "enc.position_embd.weight", c->whisper.n_frames, c->n_embd);
+    tern_vid places = tern_g_table(g, "enc.position_embd.weight", own(c)->n_frames, c->n_embd);
     x = tern_g_add(g, x, tern_g_positions(g, x, places, 0));
     for (int64_t i = 0; i < c->n_encoder_layers && !g->failed; i++) {
         g->layer = (int32_t)i;
@@ -177,12 +187,12 @@ static tern_status need_same(const tern_config_source *s, const char *hf, int64_
 }
 
 static tern_status check_vocabulary(const tern_config *c, tern_error *err) {
-    int64_t first = c->n_vocab - c->whisper.n_frames - 1;
+    int64_t first = c->n_vocab - own(c)->n_frames - 1;
     if (c->eos_id >= 0 && c->bos_id > c->eos_id && c->bos_id + 7 <= first) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
                      "config: a text begins with token %" PRId64 " and ends with %" PRId64
                      ", which does not fit %" PRId64 " tokens with %" PRId64 " for times",
-                     c->bos_id, c->eos_id, c->n_vocab, c->whisper.n_frames + 1);
+                     c->bos_id, c->eos_id, c->n_vocab, own(c)->n_frames + 1);
 }
 
 static bool is_multilingual(const tern_config_source *s, int64_t n_vocab) {
@@ -194,7 +204,7 @@ static bool is_multilingual(const tern_config_source *s, int64_t n_vocab) {
 }
 
 static tern_status read(const tern_config_source *s, tern_config *c, tern_error *err) {
-    tern_whisper *w = &c->whisper;
+    whisper *w = own_to_set(c);
     if (tern_config_bool(s, "scale_embedding", false))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "config.json: scale_embedding is not supported");
@@ -230,10 +240,9 @@ static tern_status read(const tern_config_source *s, tern_config *c, tern_error 
     c->n_step = HOP;
     w->is_multilingual = is_multilingual(s, c->n_vocab);
     TERN_TRY(check_vocabulary(c, err));
-    TERN_TRY(read_tokens(s, "suppress_tokens", c->n_vocab, w->never, TERN_WHISPER_NEVER_MAX,
-                         &w->n_never, err));
-    return read_tokens(s, "begin_suppress_tokens", c->n_vocab, w->never_first,
-                       TERN_WHISPER_FIRST_MAX, &w->n_never_first, err);
+    TERN_TRY(read_tokens(s, "suppress_tokens", c->n_vocab, w->never, NEVER_MAX, &w->n_never, err));
+    return read_tokens(s, "begin_suppress_tokens", c->n_vocab, w->never_first, FIRST_MAX,
+                       &w->n_never_first, err);
 }
 
 static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_config *c) {
@@ -241,22 +250,21 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
         const char *key;
         int64_t value;
     } numbers[] = {{"encoder.block_count", c->n_encoder_layers},
-                   {"encoder.context_length", c->whisper.n_frames},
-                   {"mel_bins", c->whisper.n_mels},
+                   {"encoder.context_length", own(c)->n_frames},
+                   {"mel_bins", own(c)->n_mels},
                    {"decoder_start_token_id", c->bos_id},
                    {"decoder_end_token_id", c->eos_id},
-                   {"multilingual", c->whisper.is_multilingual}};
+                   {"multilingual", own(c)->is_multilingual}};
     char key[160];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(key, sizeof key, "%s.%s", name, numbers[i].key);
         TERN_TRY(tern_gguf_put_int(w, key, TERN_META_U32, numbers[i].value));
     }
     snprintf(key, sizeof key, "%s.suppress_tokens", name);
-    TERN_TRY(
-        tern_gguf_put_array(w, key, TERN_META_I32, c->whisper.never, (size_t)c->whisper.n_never));
+    TERN_TRY(tern_gguf_put_array(w, key, TERN_META_I32, own(c)->never, (size_t)own(c)->n_never));
     snprintf(key, sizeof key, "%s.begin_suppress_tokens", name);
-    return tern_gguf_put_array(w, key, TERN_META_I32, c->whisper.never_first,
-                               (size_t)c->whisper.n_never_first);
+    return tern_gguf_put_array(w, key, TERN_META_I32, own(c)->never_first,
+                               (size_t)own(c)->n_never_first);
 }
 
 static void put_tokens(tern_strbuf *out, const char *name, const int32_t *ids, int32_t n) {
@@ -276,10 +284,10 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
         ",\n  \"is_encoder_decoder\": true,\n  \"is_multilingual\": %s,\n"
         "  \"decoder_start_token_id\": %" PRId64 ",\n",
         c->n_embd, c->n_encoder_layers, c->n_layers, c->n_heads, c->n_heads, c->n_ff, c->n_ff,
-        c->whisper.n_mels, c->whisper.n_frames, c->n_context,
-        c->whisper.is_multilingual ? "true" : "false", c->bos_id);
-    put_tokens(out, "suppress_tokens", c->whisper.never, c->whisper.n_never);
-    put_tokens(out, "begin_suppress_tokens", c->whisper.never_first, c->whisper.n_never_first);
+        own(c)->n_mels, own(c)->n_frames, c->n_context, own(c)->is_multilingual ? "true" : "false",
+        c->bos_id);
+    put_tokens(out, "suppress_tokens", own(c)->never, own(c)->n_never);
+    put_tokens(out, "begin_suppress_tokens", own(c)->never_first, own(c)->n_never_first);
 }
 
 // ---- Recognition -------------------------------------------------------------------------------
@@ -302,7 +310,7 @@ static const char *const languages[] = {
 #define N_LANGUAGES ((int32_t)(sizeof languages / sizeof *languages))
 
 static int32_t first_time(const tern_config *c) {
-    return (int32_t)(c->n_vocab - c->whisper.n_frames - 1);
+    return (int32_t)(c->n_vocab - own(c)->n_frames - 1);
 }
 static int32_t no_times(const tern_config *c) { return first_time(c) - 1; }
 static int32_t silence(const tern_config *c) { return first_time(c) - 2; }
@@ -310,13 +318,13 @@ static int32_t transcribe(const tern_config *c) { return first_time(c) - 5; }
 static int32_t translate(const tern_config *c) { return first_time(c) - 6; }
 static int32_t first_language(const tern_config *c) { return (int32_t)c->bos_id + 1; }
 
-static double window(const tern_config *c) { return (double)c->whisper.n_frames * FRAME_SECONDS; }
-static int64_t bins(const tern_config *c) { return c->whisper.n_mels; }
-static bool translates(const tern_config *c) { return c->whisper.is_multilingual; }
+static double window(const tern_config *c) { return (double)own(c)->n_frames * FRAME_SECONDS; }
+static int64_t bins(const tern_config *c) { return own(c)->n_mels; }
+static bool translates(const tern_config *c) { return own(c)->is_multilingual; }
 static bool is_text(const tern_config *c, int32_t id) { return id < c->eos_id; }
 
 static const char *language(const tern_config *c, int32_t i) {
-    int32_t n = c->whisper.is_multilingual ? translate(c) - first_language(c) : 1;
+    int32_t n = own(c)->is_multilingual ? translate(c) - first_language(c) : 1;
     return i >= 0 && i < n && i < N_LANGUAGES ? languages[i] : NULL;
 }
 
@@ -324,7 +332,7 @@ static const char *language(const tern_config *c, int32_t i) {
 static int32_t prompt(const tern_recognition *r, int32_t *out) {
     const tern_config *c = r->config;
     int32_t n = 0;
-    if (c->whisper.is_multilingual) {
+    if (own(c)->is_multilingual) {
         out[n++] = first_language(c) + r->language;
         out[n++] = r->translates ? translate(c) : transcribe(c);
     }
@@ -368,7 +376,7 @@ static void prefer_times(const tern_config *c, float *logits) {
 
 static void allow(const tern_recognition *r, float *logits) {
     const tern_config *c = r->config;
-    const tern_whisper *w = &c->whisper;
+    const whisper *w = own(c);
     for (int32_t i = 0; i < w->n_never; i++) logits[w->never[i]] = -INFINITY;
     forbid(logits, (int32_t)c->eos_id + 1, first_time(c));
     for (int32_t i = 0; r->n_ids == 0 && i < w->n_never_first; i++)

@@ -11,6 +11,11 @@
 #include <string.h>
 #include "models/core/family.h"
 
+typedef struct bert {
+    int64_t first; // rows of the table before that of the first position
+} bert;
+TERN_OWN_CONFIG(bert)
+
 // ---- Graph -------------------------------------------------------------------------------------
 
 static tern_vid norm(tern_graph *g, const tern_config *c, tern_vid x, const char *name) {
@@ -18,9 +23,9 @@ static tern_vid norm(tern_graph *g, const tern_config *c, tern_vid x, const char
 }
 
 static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vid x) {
-    int64_t n_positions = c->n_context + c->first_position;
+    int64_t n_positions = c->n_context + own(c)->first;
     tern_vid positions = tern_g_table(g, "position_embd.weight", n_positions, c->n_embd);
-    x = tern_g_add(g, x, tern_g_positions(g, ids, positions, (int32_t)c->first_position));
+    x = tern_g_add(g, x, tern_g_positions(g, ids, positions, (int32_t)own(c)->first));
     if (c->n_segments > 0) {
         tern_vid segments = tern_g_table(g, "token_types.weight", c->n_segments, c->n_embd);
         x = tern_g_add(g, x, tern_g_segments(g, ids, segments, (int32_t)c->separator_id));
@@ -64,24 +69,25 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 static tern_status read_positions(const tern_config_source *s, tern_config *c, tern_error *err) {
     const tern_tensor *t = tern_arch_tensor(s->file, s->arch, "position_embd.weight");
     tern_str type = tern_config_str(s, NULL, "model_type");
+    int64_t *first = &own_to_set(c)->first;
     int64_t pad = 1, rows = t ? (int64_t)t->ne[1] : 0;
     bool roberta = tern_str_is(type, "roberta") || tern_str_is(type, "xlm-roberta");
     if (!t || rows < 1)
         return tern_fail(err, TERN_ERR_FORMAT, "tensor position_embd.weight is missing");
     if (s->file->kind == TERN_FILE_GGUF) {
-        c->first_position = rows > c->n_context ? rows - c->n_context : 0;
+        *first = rows > c->n_context ? rows - c->n_context : 0;
     } else if (roberta) {
         tern_config_int(s, NULL, "pad_token_id", &pad);
-        c->first_position = pad + 1;
+        *first = pad + 1;
     }
-    tern_config_int(s, NULL, "tern_first_position", &c->first_position);
-    if (c->first_position >= 0 && c->first_position < rows && rows <= INT32_MAX) {
-        c->n_context = rows - c->first_position;
+    tern_config_int(s, NULL, "tern_first_position", first);
+    if (*first >= 0 && *first < rows && rows <= INT32_MAX) {
+        c->n_context = rows - *first;
         return TERN_OK;
     }
     return tern_fail(err, TERN_ERR_FORMAT,
-                     "config: positions begin at row %" PRId64 " of a table of %" PRId64,
-                     c->first_position, rows);
+                     "config: positions begin at row %" PRId64 " of a table of %" PRId64, *first,
+                     rows);
 }
 
 static tern_status refuse_others(const tern_config_source *s, tern_error *err) {
@@ -126,8 +132,8 @@ static tern_status write_gguf(tern_gguf_writer *w, const char *name, const tern_
 
 static void write_json(const tern_config *c, tern_strbuf *out) {
     tern_strbuf_printf(out, "  \"type_vocab_size\": %" PRId64 ",\n", c->n_segments);
-    if (c->first_position) // BERT, the folder's model_type, has no member for it
-        tern_strbuf_printf(out, "  \"tern_first_position\": %" PRId64 ",\n", c->first_position);
+    if (own(c)->first) // BERT, the folder's model_type, has no member for it
+        tern_strbuf_printf(out, "  \"tern_first_position\": %" PRId64 ",\n", own(c)->first);
     if (!c->n_labels) tern_config_write_pooling_json(c, out);
 }
 

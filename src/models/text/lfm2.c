@@ -16,6 +16,13 @@
 #include <string.h>
 #include "models/core/family.h"
 
+// Of Kani-TTS; n_text 0: it does not speak.
+typedef struct kani {
+    tern_speaking speech;
+    float rope_rates[TERN_LAYERS_MAX]; // factor of the speed at which a layer's RoPE turns; 0: 1
+} kani;
+TERN_OWN_CONFIG(kani)
+
 // ---- Graph -------------------------------------------------------------------------------------
 
 static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
@@ -34,9 +41,9 @@ static tern_vid short_conv(tern_graph *g, const tern_config *c, tern_vid x) {
 static tern_vid layer(tern_graph *g, const tern_config *c, tern_vid x) {
     tern_rope_attrs rope = c->rope;
     const tern_attention_block block = {.head_norms = true, .rope = &rope};
-    if (c->rope_rates[g->layer] > 0) {
+    if (own(c)->rope_rates[g->layer] > 0) {
         rope.scaling = TERN_ROPE_LINEAR;
-        rope.factor = 1 / c->rope_rates[g->layer];
+        rope.factor = 1 / own(c)->rope_rates[g->layer];
     }
     tern_vid a = tern_block_norm(g, x, "blk.%d.attn_norm.weight", c->n_embd, c->rms_eps);
     tern_vid mixed = c->layers[g->layer] == TERN_LAYER_CONV ? short_conv(g, c, a)
@@ -51,11 +58,11 @@ static tern_vid begin(tern_graph *g, const tern_config *c, tern_vid ids, tern_vi
     tern_dim tokens = tern_g_dim(g, "tokens");
     tern_vid places = tern_g_input(g, "places", tokens, 3, TERN_VALUE_I32); // RoPE's
     if (places >= 0) g->values[places].is_optional = true;
-    if (c->speech.n_speaker == 0) return x;
+    if (own(c)->speech.n_speaker == 0) return x;
     return tern_g_replace(g, x, tern_g_input(g, "rows", tokens, c->n_embd, TERN_VALUE_F32), ids);
 }
 #define BEGIN(c)                                                                                   \
-    ((c)->speech.frames_are_places ? begin : tern_config_has_vision(c) ? tern_block_given : NULL)
+    (own(c)->speech.frames_are_places ? begin : tern_config_has_vision(c) ? tern_block_given : NULL)
 
 // The last norm has the embedding's name in both formats.
 static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
@@ -118,7 +125,7 @@ static tern_status read_folder_layers(const tern_config_source *s, tern_config *
 
 // The layers' learned RoPE rates: between two bounds, by the sigmoid of a number.
 static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_error *err) {
-    tern_speaking *v = &c->speech;
+    tern_speaking *v = &own_to_set(c)->speech;
     bool learnt =
         s->file->kind == TERN_FILE_GGUF || tern_config_bool(s, "use_learnable_rope", false);
     v->rate_least = 0.1;
@@ -140,13 +147,13 @@ static tern_status read_rates(const tern_config_source *s, tern_config *c, tern_
                              "tensor %s: not one number for a RoPE that is not scaled", t->name);
         TERN_TRY(tern_tensor_decode(t, &w, err));
         double rate = v->rate_least + (v->rate_most - v->rate_least) / (1 + exp(-(double)w));
-        c->rope_rates[i] = isfinite(rate) ? (float)rate : 0;
+        own_to_set(c)->rope_rates[i] = isfinite(rate) ? (float)rate : 0;
     }
     return TERN_OK;
 }
 
 static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_error *err) {
-    tern_speaking *v = &c->speech;
+    tern_speaking *v = &own_to_set(c)->speech;
     int64_t step = 1, places = 0;
     double audio_step = 1;
     v->n_codes = 4;
@@ -175,7 +182,7 @@ static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_
 }
 
 static tern_status read_speech(const tern_config_source *s, tern_config *c, tern_error *err) {
-    tern_speaking *v = &c->speech;
+    tern_speaking *v = &own_to_set(c)->speech;
     tern_config_int(s, "speech.text_tokens", "text_vocab_size", &v->n_text);
     if (v->n_text == 0 && c->n_vocab >= TEXT_TOKENS + MARKS + 4 * CODE_VALUES &&
         c->n_vocab < TEXT_TOKENS + MARKS + 4 * CODE_VALUES + 64)
@@ -184,7 +191,7 @@ static tern_status read_speech(const tern_config_source *s, tern_config *c, tern
 }
 
 static tern_status write_speech(tern_gguf_writer *w, const char *name, const tern_config *c) {
-    const tern_speaking *v = &c->speech;
+    const tern_speaking *v = &own(c)->speech;
     const struct {
         const char *key;
         int64_t value;
@@ -205,7 +212,7 @@ static tern_status write_speech(tern_gguf_writer *w, const char *name, const ter
 }
 
 static void write_speech_json(const tern_config *c, tern_strbuf *out) {
-    const tern_speaking *v = &c->speech;
+    const tern_speaking *v = &own(c)->speech;
     if (v->n_text == 0) return;
     tern_strbuf_printf(out, "  \"text_vocab_size\": %" PRId64 ",\n", v->n_text);
     if (!v->frames_are_places) return;
@@ -221,7 +228,7 @@ enum { SPEECH = 1, SPEECH_END, HUMAN, HUMAN_END, ANSWER, ANSWER_END };
 enum { TEXT_END = 2 };
 
 static const tern_speaking *speaking_of(const tern_config *c) {
-    return c->speech.n_text > 0 ? &c->speech : NULL;
+    return own(c)->speech.n_text > 0 ? &own(c)->speech : NULL;
 }
 
 static int32_t before_text(const tern_speaking *v, int32_t *out) {

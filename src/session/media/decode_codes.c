@@ -31,7 +31,7 @@ tern_status tern_codec_open(tern_codec_stream **out, tern_model *m, tern_error *
     TERN_NEED(out);
     *out = NULL;
     TERN_NEED(m);
-    if (m->vocab_only || m->config.codec.n_stages == 0)
+    if (m->vocab_only || !tern_is_codec(m->arch))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: not a codec, which makes sound of codes",
                          m->path);
     TERN_TRY(tern_model_refuse_damaged(m, err));
@@ -83,20 +83,20 @@ tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t
     TERN_NEED(samples);
     TERN_NEED(n_samples);
     TERN_NEED_ARRAY(codes, n_frames);
-    const tern_codec *c = &s->m->config.codec;
-    size_t each = (size_t)c->n_frame, most = (size_t)s->m->n_batch;
+    const tern_codec codec = s->m->arch->media->codec(&s->m->config);
+    size_t each = (size_t)codec.n_frame, most = (size_t)s->m->n_batch;
     *samples = NULL;
     *n_samples = 0;
     if (n_frames > (size_t)(s->m->config.n_context - s->n_done))
         return tern_fail(err, TERN_ERR_CONTEXT_FULL, "more than %lld frames",
                          (long long)s->m->config.n_context);
-    TERN_TRY(check_codes(s, codes, n_frames * (size_t)c->n_codes, err));
+    TERN_TRY(check_codes(s, codes, n_frames * (size_t)codec.n_codes, err));
     if (tern_array_reserve(TERN_MEM_SESSION, &s->samples, &s->capacity, 0, n_frames * each) != 0)
         return tern_fail_memory(err, n_frames * each * sizeof *s->samples);
     for (size_t i = 0; i < n_frames; i += most) {
         size_t n = n_frames - i < most ? n_frames - i : most;
-        TERN_TRY(
-            decode_some(s, codes + i * (size_t)c->n_codes, (int32_t)n, s->samples + i * each, err));
+        TERN_TRY(decode_some(s, codes + i * (size_t)codec.n_codes, (int32_t)n,
+                             s->samples + i * each, err));
     }
     for (size_t i = 0; i < n_frames * each; i++) // the codec's last step; NaN becomes silence
         s->samples[i] = s->samples[i] > 1     ? 1

@@ -15,13 +15,14 @@ static void put_images(const tern_config *c, tern_media_info *info) {
     info->n_dims = (int32_t)c->n_embd;
 }
 
-static void put_codec(const tern_config *c, tern_media_info *info) {
-    if (c->codec.n_stages == 0) return;
+static void put_codec(const tern_model *m, tern_media_info *info) {
+    if (m->vocab_only || !tern_is_codec(m->arch)) return;
+    const tern_codec codec = m->arch->media->codec(&m->config);
     info->is_codec = true;
-    info->codec_rate = (int32_t)c->codec.rate;
-    info->codec_frame = (int32_t)c->codec.n_frame;
-    info->n_codes = c->codec.n_codes;
-    info->n_values = (int32_t)c->n_vocab;
+    info->codec_rate = (int32_t)codec.rate;
+    info->codec_frame = (int32_t)codec.n_frame;
+    info->n_codes = codec.n_codes;
+    info->n_values = (int32_t)m->config.n_vocab;
 }
 
 void tern_model_get_media_info(const tern_model *m, tern_media_info *info) {
@@ -30,7 +31,7 @@ void tern_model_get_media_info(const tern_model *m, tern_media_info *info) {
     if (!m) return;
     const tern_config *c = &m->config;
     put_images(c, info);
-    put_codec(c, info);
+    put_codec(m, info);
     info->is_asr = tern_recognizer_of(m->arch) != NULL;
     info->audio_rate = info->is_asr ? TERN_VOICE_RATE : 0;
     const tern_speaker *speaker = tern_speaker_of(m->arch);

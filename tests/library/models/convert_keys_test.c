@@ -592,7 +592,7 @@ static const struct {
 
 static bool reads_text(const tern_arch *arch) {
     return !arch->own_config && arch->sample && arch->sample->n_image == 0 &&
-           arch->sample->n_source == 0 && arch->sample->codec.n_stages == 0;
+           arch->sample->n_source == 0;
 }
 
 // Seen to fail: without the window of Mistral's layers in GGUF; with a Llama's biases in a folder's
