@@ -20,4 +20,6 @@ typedef struct route {
     route_needs needs;
 } route;
 
+const route *route_at(size_t i); // NULL: no more
+
 #endif

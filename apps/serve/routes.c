@@ -6,6 +6,7 @@
 #include <time.h>
 #include "apps/serve/request/away.h"
 #include "apps/serve/home_page.h"
+#include "apps/serve/openapi.h"
 #include "apps/serve/api/interfaces.h"
 #include "apps/serve/http/keys.h"
 #include "apps/serve/request/long_body.h"
@@ -63,6 +64,9 @@ static const route routes[] = {
     {"POST", "/reranking", &error_format_llama, llama_rerank, NEEDS_MODEL},
     {"POST", "/v1/rerank", &error_format_llama, llama_rerank, NEEDS_MODEL},
     {"POST", "/v1/reranking", &error_format_llama, llama_rerank, NEEDS_MODEL},
+    {"POST", "/v1/score", &error_format_openai, score_pairs, NEEDS_MODEL},
+    {"POST", "/score", &error_format_openai, score_pairs, NEEDS_MODEL},
+    {"GET", "/openapi.json", &error_format_openai, serve_openapi, NEEDS_NOTHING},
     {"GET", "/props", &error_format_llama, llama_props, NEEDS_KEY},
     {"GET", "/slots", &error_format_llama, llama_slots, NEEDS_KEY},
     {"POST", "/slots/", &error_format_llama, llama_slot_action, NEEDS_MODEL_ALONE},
@@ -72,6 +76,8 @@ static const route routes[] = {
     {"GET", "/metrics", &error_format_llama, llama_metrics, NEEDS_KEY},
     {"POST", "/mcp", &error_format_mcp, mcp_take_message, NEEDS_KEY},
 };
+
+const route *route_at(size_t i) { return i < sizeof routes / sizeof *routes ? &routes[i] : NULL; }
 
 static bool matches(const route *r, tern_str path) {
     size_t n = strlen(r->path);
@@ -127,7 +133,8 @@ static bool check_origin(request *req, api_error *e) {
 // As llama-server has it: only its lists of models and its page are there at once.
 static bool check_loaded(const request *req, const route *r, api_error *e) {
     static void (*const early[])(request *) = {page_home,     page_file,   server_version,
-                                               openai_models, ollama_tags, ollama_version};
+                                               openai_models, ollama_tags, ollama_version,
+                                               serve_openapi};
     if (!req->server->is_loading) return true;
     for (size_t i = 0; i < sizeof early / sizeof *early; i++)
         if (r->handle == early[i]) return true;

@@ -8,6 +8,7 @@
 typedef struct serve_args {
     model_args model;
     session_args session;
+    speculation_args speculation;
     const char *name, *folder, *keep_alive, *host, *socket, *certificate, *key, *key_file;
     string_list models, aliases, devices, keys, origins, hosts;
     int cache_scope;

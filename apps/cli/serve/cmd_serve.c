@@ -120,7 +120,9 @@ static int run_desc(const serve_args *a, const serve_model *models, serve_fn run
         .aliases = {a->aliases.items, a->aliases.n},
         .devices = {a->devices.items, a->devices.n},
         .models_bytes = models_memory(a),
-        .session = {.n_context = a->session.n_context, .kv_type = (tern_kv_type)a->session.kv_type},
+        .session = {.n_context = a->session.n_context,
+                    .kv_type = (tern_kv_type)a->session.kv_type,
+                    .speculation = a->session.speculation},
         .n_parallel = (size_t)a->n_parallel,
         .n_queue = (size_t)a->n_queue,
         .cache_memory = a->cache_memory,
@@ -166,8 +168,14 @@ static int run_desc(const serve_args *a, const serve_model *models, serve_fn run
 }
 
 static bool is_for_one(const serve_args *a) {
-    return a->name || a->model.template_file || a->model.pooling || a->model.loras.n ||
+    return a->name || a->speculation.chains || a->speculation.draft_model ||
+           a->model.template_file || a->model.pooling || a->model.loras.n ||
            (a->model.mmproj && strcmp(a->model.mmproj, "none") != 0);
+}
+
+static bool open_drafters(serve_args *a, const serve_model *models) {
+    if (a->n_models) a->model.path = models[0].path;
+    return open_speculation(&a->speculation, &a->model, &a->session.speculation);
 }
 
 int serve_models(const command *self, serve_args *a, serve_fn run) {
@@ -180,10 +188,12 @@ int serve_models(const command *self, serve_args *a, serve_fn run) {
               find_reranker(a, models) && find_codec(a);
     if (ok && is_for_one(a) && (a->n_models != 1 || a->folder))
         status = bad_usage(
-            "%s: --name, --chat-template, --pooling, --lora and --mmproj are for one model",
+            "%s: --name, --chat-template, --pooling, --lora, --mmproj, --enable-chains and "
+            "--draft-model are for one model",
             self->name);
-    else if (ok)
+    else if (ok && open_drafters(a, models))
         status = run_desc(a, models, run);
+    close_speculation(&a->session.speculation);
     free(models);
     free(key_text.ptr);
     free(known.ptr);
@@ -251,6 +261,12 @@ int cmd_serve(const command *self, int argc, char **argv) {
          86400},
         {0, "drain", OPTION_COUNT, &a.drain, "SECONDS",
          "for answers to come to their end when it is to stop (30)", 0, 86400},
+        OPTIONS_GROUP("Speculation (never changes the text)"),
+        {0, "enable-chains", OPTION_MAYBE, &a.speculation.chains, "[PATH]",
+         "draft from chains (default: chain-buckets.bin next to the model)"},
+        {0, "lookup", OPTION_FLAG, &a.speculation.lookup, NULL, "draft from the text itself"},
+        {0, "draft-model", OPTION_TEXT, &a.speculation.draft_model, "MODEL",
+         "draft with a smaller model"},
         OPTIONS_GROUP("Tools for programs that speak MCP (docs/server.md)"),
         {0, "mcp", OPTION_FLAG, &a.mcp, NULL,
          "POST /mcp: the Model Context Protocol, with tools to generate, embed and remember"},

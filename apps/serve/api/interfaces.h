@@ -78,6 +78,7 @@ void llama_completion(request *req);
 void llama_infill(request *req);
 void llama_embedding(request *req);
 void llama_rerank(request *req);
+void score_pairs(request *req); // vLLM's
 void llama_health(request *req);
 void server_version(request *req); // vLLM's
 void llama_props(request *req);

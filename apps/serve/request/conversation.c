@@ -64,6 +64,7 @@ void messages_drop(messages *m, size_t first, size_t n) {
 void messages_free(messages *m) {
     messages_drop(m, 0, m->n);
     tern_free(m->list);
+    tern_strbuf_free(&m->reasoning);
     images_free(&m->images);
     *m = (messages){0};
 }

@@ -170,9 +170,10 @@ typedef struct chat_message {
 typedef struct messages {
     chat_message *list;
     size_t n, capacity;
-    images images;     // of all messages, in their order
-    size_t n_images;   // that messages have
-    size_t n_referred; // bytes of items that were not sent, but referred to
+    images images;         // of all messages, in their order
+    size_t n_images;       // that messages have
+    tern_strbuf reasoning; // before the assistant's next message
+    size_t n_referred;     // bytes of items that were not sent, but referred to
 } messages;
 // Appends a message. False: no memory, a zero byte in it, or too many, and e says so.
 bool messages_add(messages *m, tern_str role, tern_str content, const char *param, api_error *e);

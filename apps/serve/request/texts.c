@@ -30,6 +30,8 @@ void texts_free(texts *t) {
         tern_free((char *)t->list[i].text);
         tern_free((int32_t *)t->list[i].ids);
     }
+    for (size_t i = 0; i < t->n_queries; i++) tern_free((char *)t->queries[i].text);
+    tern_free(t->queries);
     tern_free(t->list);
     tern_free(t->query);
     tern_free(t->prompt);
@@ -120,8 +122,9 @@ static tern_status compute(texts *t, size_t first, size_t n) {
     int32_t n_step = v.n_running ? piece : n_batch;
     int64_t *n_tokens = t->n_tokens + first;
     float *out = t->numbers + first * t->width;
-    const tern_rerank_params rank = {.query = t->query,
-                                     .n_bytes = t->n_query,
+    const tern_embed_text *own = t->queries ? &t->queries[first] : NULL;
+    const tern_rerank_params rank = {.query = own ? own->text : t->query,
+                                     .n_bytes = own ? own->n_bytes : t->n_query,
                                      .n_step = n_step,
                                      .n_tokens = n_tokens,
                                      .on_progress = go_on,
@@ -149,6 +152,7 @@ static void note_too_long(texts *t, size_t i) {
 static void compute_all(texts *t) {
     for (size_t i = 0, n; i < t->n && t->too_long == 0; i += n) {
         n = t->n - i < N_AT_ONCE ? t->n - i : N_AT_ONCE;
+        if (t->queries) n = 1;
         if (compute(t, i, n) != TERN_OK) return;
         for (size_t k = i; k < i + n && !t->cuts && t->too_long == 0; k++)
             if (t->was_cut[k]) note_too_long(t, k);

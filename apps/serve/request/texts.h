@@ -17,6 +17,8 @@ typedef struct texts {
     bool ranks; // else vectors
     char *query;
     size_t n_query;
+    tern_embed_text *queries; // [n_queries] one for each text, instead; NULL: the same for all
+    size_t n_queries, queries_capacity;
     char *prompt;   // the name of a prompt of the model; NULL: its default
     int32_t n_dims; // 0: all
     bool cuts;      // truncate texts that are too long; else they are an error

@@ -24,6 +24,10 @@ static void put_timings(tern_json_writer *w, const tern_generate_stats *s) {
     tern_json_put_number(w, "predicted_ms", s->generate_seconds * 1e3);
     tern_json_put_number(w, "predicted_per_token_ms", each * 1e3);
     tern_json_put_number(w, "predicted_per_second", rate(n, s->generate_seconds));
+    if (s->draft.n_drafted) {
+        tern_json_put_int(w, "draft_n", (int64_t)s->draft.n_drafted);
+        tern_json_put_int(w, "draft_n_accepted", (int64_t)s->draft.n_accepted);
+    }
     tern_json_close(w, '}');
 }
 

@@ -149,7 +149,9 @@ bool openai_add_message(messages *m, tern_str role, message_content *c, const ch
     tern_strbuf_printf(&joined.text, "%s\n\n", m->list[0].content);
     tern_strbuf_append(&joined.text, tern_strbuf_text(&c->text), c->text.len);
     joined.text.failed |= c->text.failed;
+    const struct heard *heard = m->images.heard;
     messages_free(m);
+    m->images.heard = heard;
     bool ok = messages_add_content(m, role, &joined, param, e);
     content_free(&joined);
     return ok;

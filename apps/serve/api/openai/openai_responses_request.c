@@ -20,17 +20,48 @@ static void refuse_unsupported(const fields *f) {
     openai_refuse_unsupported(f);
 }
 
+// What this or another server's model thought before it answered or called: templates show it
+// where it matters. What is encrypted is another server's, and dropped.
+static bool read_reasoning(const fields *f, tern_str type, messages *m) {
+    if (!tern_str_is(type, "reasoning")) return false;
+    const tern_json *parts = field_any(f, "content");
+    if (!tern_json_is(parts, TERN_JSON_ARRAY) || !parts->n) parts = field_any(f, "summary");
+    if (!tern_json_is(parts, TERN_JSON_ARRAY)) return true;
+    for (const tern_json *p = tern_json_first(f->doc, parts); p;
+         p = tern_json_next(f->doc, parts, p)) {
+        const tern_str text = tern_json_str(tern_json_get(f->doc, p, "text"));
+        if (!text.len) continue;
+        if (m->reasoning.len) tern_strbuf_puts(&m->reasoning, "\n\n");
+        tern_strbuf_append(&m->reasoning, text.ptr, text.len);
+    }
+    if (m->reasoning.failed) api_fail_memory(f->error);
+    return true;
+}
+
+// To the message that was added last, if it is the assistant's.
+static void place_reasoning(messages *m) {
+    tern_strbuf *r = &m->reasoning;
+    if (!r->len) return;
+    if (!strcmp(m->list[m->n - 1].role, "assistant")) {
+        tern_json_writer w = messages_more(m);
+        tern_json_put_bytes(&w, "reasoning_content", r->ptr, r->len);
+    }
+    tern_strbuf_clear(r);
+}
+
 // Calls are separate items here; for templates those of a turn belong to one message.
 static void add_call(const fields *f, messages *m, tern_str name, tern_str id, tern_str arguments) {
     if (!name.len) field_fail(f, "name", "given");
     chat_message *last = m->n ? &m->list[m->n - 1] : NULL;
-    bool joins = last && !strcmp(last->role, "assistant");
+    bool joins = last && !strcmp(last->role, "assistant") && !m->reasoning.len;
     if (!joins && !messages_add(m, TERN_STR("assistant"), (tern_str){"", 0}, "input", f->error))
         return;
+    place_reasoning(m);
     tern_strbuf *more = &m->list[m->n - 1].more;
     tern_json_writer w = {.out = more};
-    if (more->len) more->ptr[--more->len] = 0; // drops the "]"
-    tern_strbuf_puts(more, more->len ? "," : ",\"tool_calls\":[");
+    const bool is_further = more->len && more->ptr[more->len - 1] == ']';
+    if (is_further) more->ptr[--more->len] = 0;
+    tern_strbuf_puts(more, is_further ? "," : ",\"tool_calls\":[");
     tern_json_open(&w, NULL, '{');
     tern_json_put_bytes(&w, "id", id.ptr ? id.ptr : "", id.len);
     tern_json_put_text(&w, "type", "function");
@@ -117,22 +148,15 @@ static bool is_result(tern_str type) {
     return false;
 }
 
-// What another server has done by itself, and reasoning of another model: useless to this one.
+// What another server has done by itself: useless to this one.
 static bool is_of_another(tern_str type) {
-    static const char *const types[] = {"reasoning",
-                                        "additional_tools", // they have been read
-                                        "web_search_call",
-                                        "file_search_call",
-                                        "image_generation_call",
-                                        "code_interpreter_call",
-                                        "computer_call",
-                                        "computer_call_output",
-                                        "tool_search_call",
-                                        "tool_search_output",
-                                        "mcp_list_tools",
-                                        "mcp_call",
-                                        "mcp_approval_request",
-                                        "mcp_approval_response"};
+    static const char *const types[] = {"additional_tools", // they have been read
+                                        "web_search_call",       "file_search_call",
+                                        "image_generation_call", "code_interpreter_call",
+                                        "computer_call",         "computer_call_output",
+                                        "tool_search_call",      "tool_search_output",
+                                        "mcp_list_tools",        "mcp_call",
+                                        "mcp_approval_request",  "mcp_approval_response"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (tern_str_is(type, types[i])) return true;
     return false;
@@ -174,7 +198,8 @@ static void read_item(const request *req, const fields *f, const tern_json *item
     }
     tern_str type = field_text(&inner, "type"), role = field_text(&inner, "role");
     const tern_json *value = field_any(&inner, "content");
-    if (is_of_another(type) || read_call(&inner, type, m)) return;
+    if (is_of_another(type) || read_reasoning(&inner, type, m) || read_call(&inner, type, m))
+        return;
     if (is_result(type)) {
         read_result(&inner, type, m);
         return;
@@ -190,7 +215,7 @@ static void read_item(const request *req, const fields *f, const tern_json *item
     if (!role.ptr) field_fail(&inner, "role", "given");
     if (!value) field_fail(&inner, "content", "given");
     if (!f->error->status && content_read(&c, &m->images, f, value, "input.content"))
-        openai_add_message(m, role, &c, "input.content", f->error);
+        if (openai_add_message(m, role, &c, "input.content", f->error)) place_reasoning(m);
     content_free(&c);
 }
 

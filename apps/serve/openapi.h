@@ -1,0 +1,8 @@
+#ifndef TERN_SERVE_OPENAPI_H
+#define TERN_SERVE_OPENAPI_H
+
+#include "apps/serve/request/request.h"
+
+void serve_openapi(request *req); // GET /openapi.json: what is served, from the table of routes
+
+#endif
