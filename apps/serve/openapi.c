@@ -13,7 +13,10 @@ typedef struct about {
     const char *path, *tag, *summary, *fields;
 } about;
 
-#define CHAT       "messages:array! max_tokens:integer temperature:number tools:array stream:boolean"
+// clang-format off
+#define CHAT \
+    "messages:array! max_tokens:integer temperature:number tools:array stream:boolean"
+// clang-format on
 #define COMPLETION "prompt:any! n_predict:integer temperature:number stream:boolean"
 #define RANK       "query:string! documents:array! top_n:integer"
 

@@ -11,6 +11,7 @@
 #include "apps/serve/http/keys.h"
 #include "apps/serve/request/long_body.h"
 #include "apps/serve/request/long_text.h"
+#include "apps/serve/preset_merge.h"
 #include "apps/serve/api/mcp/mcp_server.h"
 #include "apps/serve/route.h"
 #include "apps/serve/request/texts.h"
@@ -187,17 +188,29 @@ static void reply_preflight(request *req) {
     reply_whole(req, 204, NULL, &none);
 }
 
-// Its body, if any, is complete; or e says why it is refused.
-static void go_on(request *req, api_error *e) {
+static void handle(request *req) {
     const route *r = req->rule;
-    bool ok = !e->status && r;
-    if (ok && r->needs >= NEEDS_NAME) ok = find_model(req, e);
-    if (!ok)
-        reply_error(req, e);
-    else if (r->needs >= NEEDS_MODEL)
+    if (r->needs >= NEEDS_MODEL)
         request_with_model(req, r->handle);
     else
         r->handle(req);
+}
+
+static void merge(request *req) {
+    api_error e = {0};
+    if (!preset_merge(req, &e)) reply_error(req, &e);
+}
+
+// Its body, if any, is complete; or e says why it is refused.
+static void go_on(request *req, api_error *e) {
+    bool ok = !e->status && req->rule;
+    if (ok && req->rule->needs >= NEEDS_NAME) ok = find_model(req, e);
+    if (!ok)
+        reply_error(req, e);
+    else if (req->preset)
+        request_do(req, req->n_body, merge, handle);
+    else
+        handle(req);
 }
 
 // A base URL that ends with a slash, or an address with one too many, makes "//" and "/" at the

@@ -9,7 +9,7 @@
 #include "apps/hub/hub.h"
 #include "apps/serve/http/task.h"
 #include "apps/serve/engine/metrics.h"
-#include "apps/serve/engine/presets.h"
+#include "apps/serve/engine/model_presets.h"
 #include "apps/serve/engine/scheduler.h"
 #include "apps/serve/serve.h"
 #include "base/strbuf.h"

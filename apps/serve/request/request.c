@@ -51,18 +51,7 @@ static void on_ready(model_wait *w, const tern_error *err) {
     reply_error(req, &e);
 }
 
-// With what belongs to the name that it gave the model.
-static void handle_preset(request *req) {
-    api_error e = {0};
-    if (!req->is_preset && !preset_merge(req, &e))
-        reply_error(req, &e);
-    else
-        req->handle(req);
-}
-
-void request_handle(request *req) {
-    request_do(req, req->n_body, req->preset ? handle_preset : req->handle, NULL);
-}
+void request_handle(request *req) { request_do(req, req->n_body, req->handle, NULL); }
 
 static void ask_registry(request *req) { registry_ask(req->model, &req->wait); }
 
@@ -71,6 +60,32 @@ void request_with_model(request *req, void (*handle)(request *req)) {
     req->wait.ready = on_ready;
     request_then(req, ask_registry);
 }
+
+// ---- Bytes in flight ---------------------------------------------------------------------------
+
+// Bodies of requests that are being received or answered, and what is made of them. All clients
+// share desc->inflight_bytes as share.h says.
+static size_t room(const request *req) {
+    size_t most = req->server->desc->inflight_bytes;
+    return most ? most : SIZE_MAX;
+}
+
+bool budget_may_take(const request *req, size_t n_bytes) {
+    return share_may_take_some(&req->server->inflight, req->client, n_bytes, room(req));
+}
+
+bool budget_take(request *req, size_t n_bytes) {
+    if (!share_take_some(&req->server->inflight, req->client, n_bytes, room(req))) return false;
+    req->charged += n_bytes;
+    return true;
+}
+
+void budget_give(request *req) {
+    share_give(&req->server->inflight, req->client, req->charged);
+    req->charged = 0;
+}
+
+// ---- The end -----------------------------------------------------------------------------------
 
 void request_free_parts(request *req) {
     long_text_free(req);

@@ -18,7 +18,7 @@ typedef struct server {
     tasks *tasks;        // threads for work that is neither a step nor quick
     tasks *managers;     // threads that change which models there are; NULL: none may
     tasks *readers;      // threads for long reading and writing (away.h)
-    share inflight;      // bytes of bodies and of what is made of them (budget.c)
+    share inflight;      // bytes of bodies and of what is made of them (request.c)
     size_t n_loop_bytes; // most bytes of one request or answer that the loop's thread has handled
     struct mcp_server *mcp;   // its tools (mcp_server.h); NULL: none
     struct item_store *items; // what was answered lately (item_store.h)
@@ -76,7 +76,6 @@ struct request {
     served *model;                // the model that answers; NULL: none is needed
     preset *preset;               // held: what else belongs to the name that it gave; NULL: nothing
     tern_strbuf merged;           // the body with it
-    bool is_preset;               // that has been put into the body (preset_merge.c)
     model_wait wait;              // for the model to open
     void (*handle)(request *req); // called once it is open
     bool holds;                   // the model is open and held
@@ -171,17 +170,14 @@ bool request_screen(request *req, api_error *e); // routes.c
 void request_begin(request *req);                      // routes.c
 void request_refuse(request *req, const api_error *e); // that was screened
 // Calls req->handle: away, if the request is long.
-void request_handle(request *req); // request.c
-// Puts the preset's messages and parameters into the body, where the request has none; on any
-// thread (preset_merge.c). False: it cannot be, and e says why.
-bool preset_merge(request *req, api_error *e);
+void request_handle(request *req);           // request.c
 bool request_takes_body(const request *req); // after screening: whether its body is read
 void request_free_parts(request *req);       // request.c: the parts that the loop's thread frees
 void request_name(request *req);             // gives it an id; request_begin does this
 // The client has gone, or has its answer: cancels what still runs for it.
 void request_free(request *req);
 // Charges bytes that it has in memory. False: its client would exceed its share of bytes in flight
-// (budget.c).
+// (request.c).
 bool budget_take(request *req, size_t n_bytes);
 bool budget_may_take(const request *req, size_t n_bytes);
 void budget_give(request *req); // all of its bytes

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
-#include "apps/serve/request/infill.h"
+#include "apps/serve/api/infill.h"
 #include "apps/serve/api/ollama/ollama.h"
 
 static void put_error(tern_json_writer *w, const request *req, const api_error *e) {

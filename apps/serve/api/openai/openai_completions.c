@@ -4,7 +4,7 @@
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
 #include "apps/serve/api/interfaces.h"
-#include "apps/serve/request/infill.h"
+#include "apps/serve/api/infill.h"
 #include "apps/serve/request/long_text.h"
 #include "apps/serve/api/prompt_scores.h"
 

@@ -1,4 +1,4 @@
-#include "apps/serve/engine/presets.h"
+#include "apps/serve/engine/model_presets.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // Presets: names that clients gave to a model together with a system message, messages and
 // sampling parameters (Ollama's /api/create and /api/copy). Each is a file of JSON in the models
 // folder: FOLDER/.presets/NAME.json. The loop's thread has the list; any thread writes files.
-#ifndef TERN_SERVE_PRESETS_H
-#define TERN_SERVE_PRESETS_H
+#ifndef TERN_SERVE_MODEL_PRESETS_H
+#define TERN_SERVE_MODEL_PRESETS_H
 
 #include <stdint.h>
 #include "base/os/os_file.h"

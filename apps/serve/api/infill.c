@@ -1,4 +1,4 @@
-#include "apps/serve/request/infill.h"
+#include "apps/serve/api/infill.h"
 
 #include <string.h>
 #include "apps/serve/request/long_text.h"

@@ -1,6 +1,8 @@
 // What belongs to a preset's name goes into the request's body, in the interface's own fields: the
 // system message and the sampling parameters where the request has none, other messages before the
 // request's.
+#include "apps/serve/preset_merge.h"
+
 #include <string.h>
 #include "apps/serve/request/long_body.h"
 
@@ -148,7 +150,6 @@ bool preset_merge(request *req, api_error *e) {
     tern_json_doc own = {0};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (req->route && !strcmp(req->route, shapes[i].route)) s = &shapes[i];
-    req->is_preset = true;
     const tern_json *root = tern_json_root(&req->body);
     if (!s || !tern_json_is(root, TERN_JSON_OBJECT)) return true;
     if (tern_json_parse(&own, p->json, p->n_json, NULL) != TERN_OK) {
