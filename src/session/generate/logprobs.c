@@ -25,7 +25,7 @@ static double log_probability(const float *logits, size_t n, int32_t target, int
     return (double)logits[target] - (double)logits[top] - log_sum;
 }
 
-// Puts id into the n best in best[0 .. n), of which there are *n_best; ties stay by id.
+// Puts id into the n best in best [n], which has *n_best so far; ties stay by id.
 static void insert(const float *logits, int32_t id, tern_token_logprob *best, size_t n,
                    size_t *n_best) {
     if (*n_best == n && (n == 0 || !(logits[id] > logits[best[n - 1].id]))) return;
