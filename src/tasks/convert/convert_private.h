@@ -126,6 +126,11 @@ tern_status tern_convert_declare_mlx(conversion *c, const item *it);
 void tern_convert_mlx_sizes(const item *it, size_t n, size_t *words, size_t *scales);
 void tern_convert_put_mlx(const item *it, const float *x, size_t n, uint8_t *codes, uint8_t *out);
 void tern_convert_put_mlx_config(const conversion *c, tern_strbuf *json);
+// RoPE's factors (convert_rope.c): whether a GGUF's tensor has them; reading them for config.json;
+// adding them to a GGUF's tensors.
+bool tern_convert_is_rope_factors(const char *name);
+tern_status tern_convert_take_rope_factors(conversion *c, tern_error *err);
+tern_status tern_convert_add_rope_factors(conversion *c, tern_error *err);
 // Chooses c->arch_name, or refuses the requested one.
 tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
 
