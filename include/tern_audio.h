@@ -116,19 +116,32 @@ TERN_API tern_status tern_transcribe(tern_model *model, const tern_sound *sound,
                                      tern_error *err);
 TERN_API void tern_transcription_free(tern_transcription *transcription); // NULL is allowed
 
-// The same for a sound still being recorded. Feeding computes: a partial text at most once per half
-// second of new sound, and a segment after half a second without speech, or when speech goes on for
-// too long without a pause. A segment has the text that tern_transcribe gives for its samples. One
-// thread at a time.
+// The same in steps, for callers with other work in between: each poll computes a piece, or looks
+// whether a GPU has done so. Whoever generates text with the model meanwhile waits for one piece at
+// most. Closing cancels. One thread at a time.
 typedef struct tern_transcriber tern_transcriber;
-// params as for tern_transcribe; they are copied, with their strings. TERN_ERR_ARGUMENT: as there.
+// For a whole sound, whose samples must stay until it is closed. params as for tern_transcribe;
+// they are copied, with their strings.
+TERN_API tern_status tern_transcriber_open_sound(tern_transcriber **out, tern_model *model,
+                                                 const tern_sound *sound,
+                                                 const tern_transcribe_params *params,
+                                                 tern_error *err);
+// For a sound that is still being recorded, and is fed: a partial text at most once per half second
+// of it, and a segment after half a second without speech, or when speech goes on for too long
+// without a pause. A segment has the text that tern_transcribe gives for its samples.
 TERN_API tern_status tern_transcriber_open(tern_transcriber **out, tern_model *model,
                                            const tern_transcribe_params *params, tern_error *err);
-// Adds n samples, at the model's rate.
+// Adds n samples, at the model's rate; computes nothing.
 TERN_API tern_status tern_transcriber_feed(tern_transcriber *transcriber, const float *samples,
                                            int64_t n, tern_error *err);
-// Ends the sound and passes on the last segment. Then a new sound may be fed; its times continue.
+// Ends the sound that is fed: polls then pass on the last segment. When they are done a new sound
+// may be fed; its times continue.
 TERN_API tern_status tern_transcriber_end(tern_transcriber *transcriber, tern_error *err);
+// *done: nothing more can be said of the samples so far. *out (NULL: not wanted) then has the
+// transcription of a whole sound, to be freed with tern_transcription_free; that of a sound that is
+// fed goes to the callbacks alone, and *out has nothing.
+TERN_API tern_status tern_transcriber_poll(tern_transcriber *transcriber, tern_transcription *out,
+                                           bool *done, tern_error *err);
 TERN_API void tern_transcriber_close(tern_transcriber *transcriber); // NULL is allowed
 
 // ---- Text to speech ----------------------------------------------------------------------------
@@ -176,19 +189,19 @@ TERN_API tern_status tern_speak(tern_model *model, tern_model *codec, const char
                                 const tern_speak_params *params, tern_speak_stats *stats,
                                 tern_error *err);
 
-// The same step by step, for callers with other work in between.
+// The same in steps, for callers with other work in between, as with tern_transcriber.
 typedef struct tern_speech tern_speech;
 // params as for tern_speak, with on_samples ignored. ids, voice and speaker are read only during
 // this call.
 TERN_API tern_status tern_speech_open(tern_speech **out, tern_model *model, tern_model *codec,
                                       const char *text, const tern_speak_params *params,
                                       tern_error *err);
-// One step: reads the prompt, generates a frame, or decodes pending frames. Most steps give no
-// samples (*n_samples is 0). Samples are valid until the next call. *done: nothing follows. One
-// thread at a time.
-TERN_API tern_status tern_speech_next(tern_speech *speech, const float **samples, size_t *n_samples,
+// Computes a piece of the prompt, of a frame's next code or of the sound of pending frames, or
+// looks whether a GPU has done so. Most polls give no samples (*n_samples is 0). Samples are valid
+// until the next call. *done: nothing follows. One thread at a time.
+TERN_API tern_status tern_speech_poll(tern_speech *speech, const float **samples, size_t *n_samples,
                                       bool *done, tern_error *err);
-// As of the last step.
+// As of the last poll.
 TERN_API void tern_speech_get_stats(const tern_speech *speech, tern_speak_stats *stats);
 TERN_API void tern_speech_close(tern_speech *speech); // NULL is allowed
 

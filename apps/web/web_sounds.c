@@ -148,15 +148,21 @@ int32_t web_transcriber(int32_t model, const char *json, uint32_t n) {
     return h->id;
 }
 
+// Has everything computed that can be said by now.
+static int32_t finish(tern_transcriber *t, tern_status status, tern_error *err) {
+    for (bool done = false; status == TERN_OK && !done;)
+        status = tern_transcriber_poll(t, NULL, &done, err);
+    return status == TERN_OK ? 0 : web_fail(err);
+}
+
 // Takes more samples, or the end; reports the segments completed meanwhile. May wait for the GPU.
 int32_t web_transcriber_feed(int32_t id, const float *samples, uint32_t n_samples) {
     tern_error err = {0};
     live_transcriber **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
-    return tern_transcriber_feed((*at)->transcriber, samples, n_samples, &err) == TERN_OK
-               ? 0
-               : web_fail(&err);
+    tern_transcriber *t = (*at)->transcriber;
+    return finish(t, tern_transcriber_feed(t, samples, n_samples, &err), &err);
 }
 
 int32_t web_transcriber_end(int32_t id) {
@@ -164,7 +170,8 @@ int32_t web_transcriber_end(int32_t id) {
     live_transcriber **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
-    return tern_transcriber_end((*at)->transcriber, &err) == TERN_OK ? 0 : web_fail(&err);
+    tern_transcriber *t = (*at)->transcriber;
+    return finish(t, tern_transcriber_end(t, &err), &err);
 }
 
 int32_t web_transcriber_close(int32_t id) {

@@ -118,7 +118,7 @@ static speech **place_of(int32_t id, tern_error *err) {
     return NULL;
 }
 
-// One step, by tern_speech_next: {"at", "n", "done", ...}, with samples in the module's memory,
+// One step, by tern_speech_poll: {"at", "n", "done", ...}, with samples in the module's memory,
 // valid until the next step, and the text so far. May wait for the GPU.
 int32_t web_speak_next(int32_t id) {
     tern_error err = {0};
@@ -130,7 +130,7 @@ int32_t web_speak_next(int32_t id) {
     speech **at = place_of(id, &err);
     if (!at) return web_fail(&err);
     web_gpu_enter(true);
-    if (tern_speech_next((*at)->speech, &samples, &n, &done, &err) != TERN_OK)
+    if (tern_speech_poll((*at)->speech, &samples, &n, &done, &err) != TERN_OK)
         return web_fail(&err);
     tern_speech_get_stats((*at)->speech, &now);
     tern_strbuf *b = web_result_begin();

@@ -34,9 +34,13 @@ typedef struct tern_voice_list { // zero-initialise; freed with tern_voice_free
 // By loudness alone: hops that are louder than the recording's background.
 tern_status tern_voice_by_loudness(const float *samples, int64_t n, float **out, size_t *n_hops,
                                    tern_error *err);
-// By Silero VAD's network in an ONNX file.
-tern_status tern_voice_by_net(const char *path, const float *samples, int64_t n, float **out,
-                              size_t *n_hops, tern_error *err);
+// By Silero VAD's network in an ONNX file, which gets the hops of a sound in order. The last hop
+// may have fewer samples (n).
+typedef struct tern_voice_net tern_voice_net;
+tern_status tern_voice_net_open(tern_voice_net **out, const char *path, tern_error *err);
+void tern_voice_net_close(tern_voice_net *net); // NULL is allowed
+void tern_voice_net_begin(tern_voice_net *net); // another sound
+float tern_voice_net_next(tern_voice_net *net, const float *samples, int64_t n);
 // Spans of speech of at most n_most samples each, with a margin before and after. A longer one is
 // cut at its quietest place near the end.
 tern_status tern_voice_spans(const float *samples, int64_t n, const float *voice, size_t n_hops,

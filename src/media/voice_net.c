@@ -112,7 +112,7 @@ static const weight wanted[N_WEIGHTS] = {
     [OUT_BIAS] = {.name = "decoder.decoder.2.bias", .dims = {1}},
 };
 
-typedef struct voice_net {
+typedef struct tern_voice_net {
     weight weights[N_WEIGHTS];
     float *numbers;
     float before[CONTEXT]; // the last samples of the previous hop
@@ -298,38 +298,44 @@ static float likelihood(voice_net *n, const float *hop) {
     return logistic(dot(numbers(n, OUT), y, WIDTH) + numbers(n, OUT_BIAS)[0]);
 }
 
-static tern_status run_net(voice_net *net, const float *samples, int64_t n, float **out,
-                           size_t *n_hops, tern_error *err) {
-    size_t count = (size_t)((n + HOP - 1) / HOP);
-    float last[HOP] = {0};
-    *out = tern_alloc_array(TERN_MEM_MISC, count + 1, sizeof **out);
-    *n_hops = count;
-    if (!*out) return tern_fail_memory(err, count * sizeof **out);
-    for (size_t i = 0; i < count; i++) {
-        int64_t left = n - (int64_t)i * HOP;
-        const float *hop = samples + i * HOP;
-        if (left < HOP) memcpy(last, hop, (size_t)left * sizeof *last);
-        (*out)[i] = likelihood(net, left < HOP ? last : hop);
-    }
-    return TERN_OK;
-}
+// ---- The whole ---------------------------------------------------------------------------------
 
-tern_status tern_voice_by_net(const char *path, const float *samples, int64_t n, float **out,
-                              size_t *n_hops, tern_error *err) {
+tern_status tern_voice_net_open(tern_voice_net **out, const char *path, tern_error *err) {
     tern_blob_file *file;
     tern_blob all;
     tern_hold hold;
-    voice_net net = {.numbers = NULL};
     *out = NULL;
     TERN_TRY(tern_blob_open(&file, path, false, &all, err));
-    tern_status status = tern_blob_hold(&all, &hold, err);
+    tern_voice_net *net = tern_alloc(TERN_MEM_MISC, sizeof *net);
+    tern_status status = net ? TERN_OK : tern_fail_memory(err, sizeof *net);
+    if (status == TERN_OK) status = tern_blob_hold(&all, &hold, err);
     if (status == TERN_OK) {
-        status = read_net(&net, (bytes){hold.data, (size_t)all.n}, err);
+        status = read_net(net, (bytes){hold.data, (size_t)all.n}, err);
         if (status == TERN_ERR_FORMAT) tern_fail_prefix(err, status, path);
         tern_blob_release(&hold);
     }
     tern_blob_close(file);
-    if (status == TERN_OK) status = run_net(&net, samples, n, out, n_hops, err);
-    tern_free(net.numbers);
+    if (status == TERN_OK)
+        *out = net;
+    else
+        tern_voice_net_close(net);
     return status;
+}
+
+void tern_voice_net_close(tern_voice_net *net) {
+    if (net) tern_free(net->numbers);
+    tern_free(net);
+}
+
+void tern_voice_net_begin(tern_voice_net *net) {
+    memset(net->before, 0, sizeof net->before);
+    memset(net->h, 0, sizeof net->h);
+    memset(net->c, 0, sizeof net->c);
+}
+
+float tern_voice_net_next(tern_voice_net *net, const float *samples, int64_t n) {
+    float last[HOP] = {0};
+    if (n >= HOP) return likelihood(net, samples);
+    if (n > 0) memcpy(last, samples, (size_t)n * sizeof *last);
+    return likelihood(net, last);
 }

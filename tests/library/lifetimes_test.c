@@ -389,7 +389,7 @@ TEST(lifetimes_sounds_and_images_outlive_their_models) {
     const float *samples;
     size_t n, n_all = 0;
     for (bool done = false; !done; n_all += n)
-        REQUIRE_OK(tern_speech_next(speech, &samples, &n, &done, &err), err);
+        REQUIRE_OK(tern_speech_poll(speech, &samples, &n, &done, &err), err);
     CHECK(n_all > 0);
     tern_speech_close(speech);
     CHECK(tern_codec_decode(stream, codes, 1, &samples, &n, &err) == TERN_OK && n > 0);
@@ -400,6 +400,8 @@ TEST(lifetimes_sounds_and_images_outlive_their_models) {
     tern_model_close(m);
     CHECK(tern_transcriber_feed(transcriber, silence, 16000, &err) == TERN_OK);
     CHECK(tern_transcriber_end(transcriber, &err) == TERN_OK);
+    for (bool done = false; !done;)
+        REQUIRE_OK(tern_transcriber_poll(transcriber, NULL, &done, &err), err);
     tern_transcriber_close(transcriber);
 
     REQUIRE((m = open_oracle("qwen35_sees")));

@@ -249,6 +249,11 @@ static void call_with_nothing(void) {
     tern_transcriber *hear = NULL;
     FAILS(tern_transcriber_open, NULL, NULL, NULL);
     FAILS(tern_transcriber_open, &hear, NULL, NULL);
+    FAILS(tern_transcriber_open_sound, NULL, NULL, NULL, NULL);
+    FAILS(tern_transcriber_open_sound, &hear, NULL, NULL, NULL);
+    FAILS(tern_transcriber_open_sound, &hear, NULL, &sound, NULL);
+    FAILS(tern_transcriber_poll, NULL, NULL, NULL);
+    FAILS(tern_transcriber_poll, NULL, &transcript, &done);
     FAILS(tern_transcriber_feed, NULL, NULL, 0);
     FAILS(tern_transcriber_end, NULL);
     RUNS(tern_transcriber_close, NULL);
@@ -268,8 +273,8 @@ static void call_with_nothing(void) {
     FAILS(tern_speech_open, &saying, NULL, NULL, NULL, &speak);
     RUNS(tern_speech_get_stats, NULL, NULL);
     RUNS(tern_speech_get_stats, NULL, &spoken);
-    FAILS(tern_speech_next, NULL, NULL, NULL, NULL);
-    FAILS(tern_speech_next, NULL, &samples, &n_samples, &done);
+    FAILS(tern_speech_poll, NULL, NULL, NULL, NULL);
+    FAILS(tern_speech_poll, NULL, &samples, &n_samples, &done);
     RUNS(tern_speech_close, NULL);
     RUNS(tern_model_get_media_info, NULL, NULL);
     RUNS(tern_model_get_media_info, NULL, &media_info);

@@ -174,6 +174,14 @@ static bool on_line(void *user, const tern_segment *s) {
     return !ferror(stdout) && !was_cancelled();
 }
 
+// Has everything computed that was fed.
+static tern_status finish(tern_transcriber *transcriber, tern_error *err) {
+    tern_status status = TERN_OK;
+    for (bool done = false; status == TERN_OK && !done;)
+        status = tern_transcriber_poll(transcriber, NULL, &done, err);
+    return status;
+}
+
 // Reads 16-bit samples as they arrive: one channel, at the model's rate, without a header.
 static bool listen_to_input(tern_model *model, const transcribe_args *args, int form) {
     enum { MOST = 1600 };
@@ -194,10 +202,12 @@ static bool listen_to_input(tern_model *model, const transcribe_args *args, int 
         for (size_t i = 0; i < n / 2; i++)
             samples[i] = (float)(int16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8) / 32768;
         status = tern_transcriber_feed(transcriber, samples, (int64_t)(n / 2), &err);
+        if (status == TERN_OK) status = finish(transcriber, &err);
         left = n % 2;
         if (left) bytes[0] = bytes[n - 1];
     }
     if (status == TERN_OK) status = tern_transcriber_end(transcriber, &err);
+    if (status == TERN_OK) status = finish(transcriber, &err);
     if (p.is_open) putchar('\n');
     tern_transcriber_close(transcriber);
     if (status == TERN_OK || ferror(stdout)) return true;

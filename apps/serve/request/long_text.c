@@ -128,11 +128,10 @@ static int32_t *place_images(const served *s, const long_text *t, int32_t *ids, 
     return NULL;
 }
 
-static bool see_images(const served *s, long_text *t) {
+static bool see_images(const served *s, task *by, long_text *t) {
     t->image_tokens = tern_alloc_array(TERN_MEM_SESSION, t->images.n, sizeof *t->image_tokens);
     if (!t->image_tokens) api_fail_memory(&t->error);
-    return t->image_tokens &&
-           images_see(&t->images, s, (size_t)s->n_context, t->image_tokens, t->param, &t->error);
+    return t->image_tokens && images_see(&t->images, s, by, t->image_tokens, t->param, &t->error);
 }
 
 static int32_t *read_now(const served *s, const text_wanted *t, size_t n_more, size_t *n,
@@ -147,7 +146,7 @@ static void run(task *e) {
     for (long_text *t = l->first; t && task_pause(e); t = t->next) {
         const text_wanted wanted = {
             .text = {t->text, t->n_text}, .flags = t->flags, .is_chat = t->is_chat, .end = &t->end};
-        if (t->images.n && !see_images(l->model, t)) continue;
+        if (t->images.n && !see_images(l->model, e, t)) continue;
         t->ids = read_now(l->model, &wanted, 0, &t->n_ids, t->param, &t->error);
         if (t->ids && t->images.n) t->ids = place_images(l->model, t, t->ids, &t->n_ids, &t->error);
     }

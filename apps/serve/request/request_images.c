@@ -112,11 +112,25 @@ void images_free_copy(images *p) {
 
 // ---- Looking at them ---------------------------------------------------------------------------
 
-static tern_status see(const image *p, const served *s, tern_image_tokens **out, tern_error *err) {
+// Others' tasks have their turns between the pieces.
+static tern_status encode(task *by, tern_image_encoder *encoder, tern_image_tokens **out,
+                          tern_error *err) {
+    tern_status status = TERN_OK;
+    while (status == TERN_OK && !*out)
+        if (task_pause(by))
+            status = tern_image_encoder_poll(encoder, out, err);
+        else
+            status = tern_fail(err, TERN_ERR_CANCELLED, "the image was cancelled");
+    return status;
+}
+
+static tern_status see(const image *p, const served *s, task *by, tern_image_tokens **out,
+                       tern_error *err) {
     const tern_image_desc desc = {.n_pixels_max = IMAGE_PIXELS_MAX};
     const tern_image_tokens_params params = {.n_pixels_max = p->is_small ? SMALL_PIXELS : 0};
     tern_strbuf bytes = {0};
     tern_image pixels;
+    tern_image_encoder *encoder;
     tern_status status = TERN_OK;
     if (!tern_strbuf_unbase64(&bytes, p->base64))
         status = tern_fail(err, TERN_ERR_FORMAT, "this is not base64");
@@ -126,17 +140,19 @@ static tern_status see(const image *p, const served *s, tern_image_tokens **out,
         status = tern_image_open_bytes(&pixels, tern_strbuf_text(&bytes), bytes.len, &desc, err);
     tern_strbuf_free(&bytes);
     if (status != TERN_OK) return status;
-    status = tern_image_tokens_open(out, s->model, &pixels, 1, &params, err);
+    status = tern_image_encoder_open(&encoder, s->model, &pixels, 1, &params, err);
     tern_image_close(&pixels);
+    if (status == TERN_OK) status = encode(by, encoder, out, err);
+    tern_image_encoder_close(encoder);
     return status;
 }
 
-bool images_see(const images *p, const served *s, size_t n_rows_max,
-                tern_image_tokens **image_tokens, const char *param, api_error *e) {
-    size_t n_rows = 0, n;
+bool images_see(const images *p, const served *s, task *by, tern_image_tokens **image_tokens,
+                const char *param, api_error *e) {
+    size_t n_rows = 0, n_rows_max = (size_t)s->n_context, n;
     for (size_t i = 0; i < p->n && !tern_is_cancelled(); i++) {
         tern_error err = {0};
-        if (see(&p->list[i], s, &image_tokens[i], &err) != TERN_OK) {
+        if (see(&p->list[i], s, by, &image_tokens[i], &err) != TERN_OK) {
             char which[40];
             snprintf(which, sizeof which, "image %zu of %zu", i + 1, p->n);
             tern_fail_prefix(&err, err.status, which);

@@ -35,10 +35,10 @@ bool images_copy(images *to, const images *from);
 void images_free(images *p); // the list
 void images_free_copy(images *p);
 
-// Encodes the images, on any thread. n_rows_max: if they need more tokens than this, it fails
-// without encoding the rest. image_tokens [p->n]; the caller closes those that were opened, also if
-// it fails. Stops when the thread is cancelled.
-bool images_see(const images *p, const served *s, size_t n_rows_max,
-                tern_image_tokens **image_tokens, const char *param, api_error *e);
+// Encodes the images, on the task's thread. If they need more tokens than the context holds, it
+// fails without encoding the rest. image_tokens [p->n]; the caller closes those that were opened,
+// also if it fails. Stops when the task is cancelled.
+bool images_see(const images *p, const served *s, task *by, tern_image_tokens **image_tokens,
+                const char *param, api_error *e);
 
 #endif

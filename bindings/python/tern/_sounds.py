@@ -118,12 +118,20 @@ class Transcriber:
     def feed(self, samples: Any) -> None:
         """Adds samples: a one-dimensional array of float32, -1 to 1, at the model's media.audio_rate."""
         with Read(samples) as read, self._handle as transcriber:
-            self._callbacks.run(lib.tern_transcriber_feed, transcriber, read.sound.samples, read.sound.n)
+            self._callbacks.run(self._finish, lib.tern_transcriber_feed, transcriber, read.sound.samples, read.sound.n)
 
     def end(self) -> None:
         """Ends the sound: gives the last segment. Another sound may be fed then."""
         with self._handle as transcriber:
-            self._callbacks.run(lib.tern_transcriber_end, transcriber)
+            self._callbacks.run(self._finish, lib.tern_transcriber_end, transcriber)
+
+    @staticmethod
+    def _finish(first: Callable[..., None], transcriber: Any, *args: Any) -> None:
+        """Computes all that can be said by now."""
+        first(transcriber, *args)
+        done = ctypes.c_bool()
+        while not done.value:
+            lib.tern_transcriber_poll(transcriber, None, ctypes.byref(done))
 
     def close(self) -> None:
         self._handle.close()

@@ -4,8 +4,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "runtime/runner.h"
+#include "session/media/speak.h"
 #include "session/session.h"
-#include "tern_audio.h"
 
 struct tern_codec_stream {
     tern_model *m;
@@ -14,7 +14,15 @@ struct tern_codec_stream {
     int32_t n_done; // frames
     float *samples;
     size_t capacity;
+    // The frames under way: those of a batch at a time.
+    const int32_t *given; // [n_given, n_codes]
+    size_t n_given, n_decoded;
+    int32_t n_now; // of the batch under way; 0: none is
 };
+
+static tern_codec codec_of(const tern_codec_stream *s) {
+    return s->m->arch->media->codec(&s->m->config);
+}
 
 static tern_status begin(tern_codec_stream *s, tern_error *err) {
     tern_model *m = s->m;
@@ -65,14 +73,57 @@ static tern_status check_codes(const tern_codec_stream *s, const int32_t *codes,
     return TERN_OK;
 }
 
-// At most as many frames as a batch holds.
-static tern_status decode_some(tern_codec_stream *s, const int32_t *codes, int32_t n,
-                               float *samples, tern_error *err) {
-    tern_batch batch = {.n_tokens = n};
+// Begins a batch of the frames that are left.
+static tern_status begin_some(tern_codec_stream *s, tern_error *err) {
+    const tern_codec c = codec_of(s);
+    size_t n = s->n_given - s->n_decoded, most = (size_t)s->m->n_batch;
+    const int32_t *codes = s->given + s->n_decoded * (size_t)c.n_codes;
+    tern_batch batch = {.n_tokens = (int32_t)(n < most ? n : most)};
     tern_batch_bind(&batch, s->codes, (void *)(uintptr_t)codes);
-    tern_batch_bind(&batch, s->sound, samples);
-    TERN_TRY(tern_runner_wait(&s->runner, &batch, s->n_done, err));
-    s->n_done += n;
+    tern_batch_bind(&batch, s->sound, s->samples + s->n_decoded * (size_t)c.n_frame);
+    TERN_TRY(tern_runner_begin(&s->runner, &batch, s->n_done, err));
+    s->n_now = batch.n_tokens;
+    return TERN_OK;
+}
+
+tern_status tern_codec_begin(tern_codec_stream *s, const int32_t *codes, size_t n_frames,
+                             tern_error *err) {
+    const tern_codec c = codec_of(s);
+    size_t n_samples = n_frames * (size_t)c.n_frame;
+    if (n_frames > (size_t)(s->m->config.n_context - s->n_done))
+        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "more than %lld frames",
+                         (long long)s->m->config.n_context);
+    TERN_TRY(check_codes(s, codes, n_frames * (size_t)c.n_codes, err));
+    if (tern_array_reserve(TERN_MEM_SESSION, &s->samples, &s->capacity, 0, n_samples) != 0)
+        return tern_fail_memory(err, n_samples * sizeof *s->samples);
+    s->given = codes;
+    s->n_given = n_frames;
+    s->n_decoded = 0;
+    return TERN_OK;
+}
+
+// The codec's last step; NaN becomes silence.
+static void clip(float *samples, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        samples[i] = samples[i] > 1 ? 1 : samples[i] >= -1 ? samples[i] : samples[i] < -1 ? -1 : 0;
+}
+
+tern_status tern_codec_poll(tern_codec_stream *s, const float **samples, size_t *n_samples,
+                            bool *done, tern_error *err) {
+    bool over = false;
+    *done = false;
+    if (s->n_now == 0 && s->n_decoded < s->n_given) TERN_TRY(begin_some(s, err));
+    tern_status status = s->n_now ? tern_runner_poll(&s->runner, &over, err) : TERN_OK;
+    if (status == TERN_OK && over) {
+        s->n_done += s->n_now;
+        s->n_decoded += (size_t)s->n_now;
+    }
+    if (status != TERN_OK || over) s->n_now = 0;
+    *done = status == TERN_OK && s->n_decoded == s->n_given;
+    if (!*done) return status;
+    *n_samples = s->n_given * (size_t)codec_of(s).n_frame;
+    clip(s->samples, *n_samples);
+    *samples = s->samples;
     return TERN_OK;
 }
 
@@ -83,27 +134,9 @@ tern_status tern_codec_decode(tern_codec_stream *s, const int32_t *codes, size_t
     TERN_NEED(samples);
     TERN_NEED(n_samples);
     TERN_NEED_ARRAY(codes, n_frames);
-    const tern_codec codec = s->m->arch->media->codec(&s->m->config);
-    size_t each = (size_t)codec.n_frame, most = (size_t)s->m->n_batch;
     *samples = NULL;
     *n_samples = 0;
-    if (n_frames > (size_t)(s->m->config.n_context - s->n_done))
-        return tern_fail(err, TERN_ERR_CONTEXT_FULL, "more than %lld frames",
-                         (long long)s->m->config.n_context);
-    TERN_TRY(check_codes(s, codes, n_frames * (size_t)codec.n_codes, err));
-    if (tern_array_reserve(TERN_MEM_SESSION, &s->samples, &s->capacity, 0, n_frames * each) != 0)
-        return tern_fail_memory(err, n_frames * each * sizeof *s->samples);
-    for (size_t i = 0; i < n_frames; i += most) {
-        size_t n = n_frames - i < most ? n_frames - i : most;
-        TERN_TRY(decode_some(s, codes + i * (size_t)codec.n_codes, (int32_t)n,
-                             s->samples + i * each, err));
-    }
-    for (size_t i = 0; i < n_frames * each; i++) // the codec's last step; NaN becomes silence
-        s->samples[i] = s->samples[i] > 1     ? 1
-                        : s->samples[i] >= -1 ? s->samples[i]
-                        : s->samples[i] < -1  ? -1
-                                              : 0;
-    *samples = s->samples;
-    *n_samples = n_frames * each;
+    TERN_TRY(tern_codec_begin(s, codes, n_frames, err));
+    for (bool done = false; !done;) TERN_TRY(tern_codec_poll(s, samples, n_samples, &done, err));
     return TERN_OK;
 }

@@ -14,13 +14,13 @@
 #include "media/media.h"
 #include "runtime/runner.h"
 #include "session/session.h"
-#include "session/media/speak_text.h"
+#include "session/media/speak.h"
 
 #define FRAMES_FIRST 2 // decoded at once; doubled each time
 #define FRAMES_MOST  16
 
 // The next step.
-typedef enum stage { READ, SAY, DECODE_REST, END, OVER } stage;
+typedef enum stage { BEGIN, READ, SAY, DECODE_REST, END, OVER } stage;
 
 // Ids of a text's pieces, concatenated.
 typedef struct tern_pieces {
@@ -55,16 +55,20 @@ struct tern_speech {
     int32_t n_pending, n_wanted;
     int32_t n_frames, n_frames_most; // of the piece: generated, allowed
     int64_t n_left;                  // frames allowed for this piece and all later ones
+    // The computation under way.
+    bool is_running, is_decoding; // a batch of the model; the codec
+    int32_t n_read, code;         // tokens of the prompt that were begun; the frame's next code
+    int32_t id, place[3];         // the batch's token
     tern_speak_stats stats;
     double began;
 };
 
 // ---- The model ---------------------------------------------------------------------------------
 
-// Runs a batch of tokens, and gets the scores of the tokens that may follow the last one: a frame's
+// Begins a batch of tokens, which gets the scores of those that may follow the last one: a frame's
 // code of this number; -1: no scores.
-static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, float *rows, int32_t n,
-                       int32_t code, tern_error *err) {
+static tern_status begin_run(tern_speech *s, const int32_t *ids, int32_t *places, float *rows,
+                             int32_t n, int32_t code, tern_error *err) {
     const tern_graph *g = &s->m->graphs[0].fused;
     const tern_speaking *v = s->speech;
     const bool scored = code >= 0;
@@ -79,20 +83,29 @@ static tern_status run(tern_speech *s, const int32_t *ids, int32_t *places, floa
     if (s->speech->frames_are_places) batch.places = places;
     tern_batch_bind(&batch, tern_graph_find(g, "rows"), rows);
     if (scored) tern_batch_bind(&batch, tern_graph_scores(g), s->logits);
-    tern_status status = tern_runner_wait(&s->runner, &batch, s->n_before, err);
+    tern_status status = tern_runner_begin(&s->runner, &batch, s->n_before, err);
+    s->is_running = status == TERN_OK;
     s->n_before += n;
     s->stats.model_seconds += tern_seconds() - began;
     return status;
 }
 
-static tern_status run_prompt(tern_speech *s, tern_error *err) {
+static tern_status poll_run(tern_speech *s, tern_error *err) {
+    bool done = false;
+    double began = tern_seconds();
+    tern_status status = tern_runner_poll(&s->runner, &done, err);
+    s->is_running = status == TERN_OK && !done;
+    s->stats.model_seconds += tern_seconds() - began;
+    return status;
+}
+
+// Begins the prompt's next batch.
+static tern_status read_more(tern_speech *s, tern_error *err) {
     size_t width = (size_t)s->m->config.n_embd;
-    for (int32_t i = 0; i < s->n_prompt; i += s->n_batch) {
-        int32_t n = s->n_prompt - i < s->n_batch ? s->n_prompt - i : s->n_batch;
-        TERN_TRY(run(s, s->ids + i, s->places + 3 * i, s->rows ? s->rows + i * width : NULL, n,
-                     i + n == s->n_prompt ? 0 : -1, err));
-    }
-    return TERN_OK;
+    int32_t i = s->n_read, n = s->n_prompt - i < s->n_batch ? s->n_prompt - i : s->n_batch;
+    s->n_read += n;
+    return begin_run(s, s->ids + i, s->places + 3 * i, s->rows ? s->rows + (size_t)i * width : NULL,
+                     n, s->n_read == s->n_prompt ? 0 : -1, err);
 }
 
 // Chooses the next token: a frame's code of this number, or, before a frame, the end (-1).
@@ -236,13 +249,22 @@ static tern_status give(tern_speech *s, const float *samples, size_t n, bool las
     return TERN_OK;
 }
 
-static tern_status decode_pending(tern_speech *s, tern_error *err) {
+static tern_status begin_decoding(tern_speech *s, tern_error *err) {
+    if (s->n_pending == 0) return TERN_OK;
+    TERN_TRY(tern_codec_begin(s->codec, s->frames, (size_t)s->n_pending, err));
+    s->is_decoding = true;
+    return TERN_OK;
+}
+
+static tern_status poll_decoding(tern_speech *s, tern_error *err) {
     const float *samples;
     size_t n;
+    bool done;
     double began = tern_seconds();
-    if (s->n_pending == 0) return TERN_OK;
-    TERN_TRY(tern_codec_decode(s->codec, s->frames, (size_t)s->n_pending, &samples, &n, err));
+    tern_status status = tern_codec_poll(s->codec, &samples, &n, &done, err);
     s->stats.codec_seconds += tern_seconds() - began;
+    if (!done) return status;
+    s->is_decoding = false;
     if (s->stats.n_frames == 0) s->stats.first_seconds = tern_seconds() - s->began;
     s->stats.n_frames += s->n_pending;
     s->stats.seconds = (double)(s->stats.n_frames * s->sound.codec_frame) / s->sound.codec_rate;
@@ -251,53 +273,72 @@ static tern_status decode_pending(tern_speech *s, tern_error *err) {
     return give(s, samples, n, false, err);
 }
 
-// Generates the next frame, and gets the scores after it; *over: the end came instead.
-static tern_status say_frame(tern_speech *s, bool *over, tern_error *err) {
-    const tern_speaking *v = s->speech;
-    int32_t n = (int32_t)v->n_codes, *codes = s->frames + s->n_pending * n;
-    int32_t at = s->n_prompt + s->n_frames, place[3] = {at, at, at};
-    for (int32_t k = 0; k < n; k++) {
-        TERN_TRY(choose(s, k, &codes[k], err));
-        *over = codes[k] < 0;
-        if (*over) return TERN_OK;
-        size_t which = (size_t)k * (size_t)v->n_values + (size_t)codes[k];
-        int32_t id = s->speaker->frame(v, k) + codes[k];
-        s->said[which] = 1;
-        TERN_TRY(run(s, &id, place, NULL, 1, (k + 1) % n, err));
-    }
-    if (s->params.on_codes && !s->params.on_codes(s->params.user, codes, (size_t)n))
+// ---- Frames ------------------------------------------------------------------------------------
+
+static tern_status begin_piece(tern_speech *s, tern_error *err) {
+    size_t first = s->piece ? s->pieces.ends[s->piece - 1] : 0;
+    s->n_frames = s->n_before = s->n_read = s->code = 0;
+    memset(s->said, 0, (size_t)(s->speech->n_codes * s->speech->n_values));
+    make_prompt(s, s->pieces.ids.ids + first, s->pieces.ends[s->piece] - first);
+    s->stage = READ;
+    return read_more(s, err);
+}
+
+// After the frame's last code.
+static tern_status end_frame(tern_speech *s, tern_error *err) {
+    int32_t n = (int32_t)s->speech->n_codes;
+    if (s->params.on_codes &&
+        !s->params.on_codes(s->params.user, s->frames + s->n_pending * n, (size_t)n))
         return cancelled(err);
+    s->code = 0;
     s->n_frames++;
     s->n_left--;
-    return ++s->n_pending < s->n_wanted ? TERN_OK : decode_pending(s, err);
+    return ++s->n_pending < s->n_wanted ? TERN_OK : begin_decoding(s, err);
+}
+
+// Chooses the frame's next code, and begins to compute the scores after it; *over: the end came
+// instead.
+static tern_status say_code(tern_speech *s, bool *over, tern_error *err) {
+    const tern_speaking *v = s->speech;
+    int32_t n = (int32_t)v->n_codes, k = s->code, at = s->n_prompt + s->n_frames, value = 0;
+    TERN_TRY(choose(s, k, &value, err));
+    *over = value < 0;
+    if (*over) return TERN_OK;
+    s->frames[s->n_pending * n + k] = value;
+    s->said[(size_t)k * (size_t)v->n_values + (size_t)value] = 1;
+    s->id = s->speaker->frame(v, k) + value;
+    for (int i = 0; i < 3; i++) s->place[i] = at;
+    s->code++;
+    return begin_run(s, &s->id, s->place, NULL, 1, s->code % n, err);
 }
 
 static tern_status say_more(tern_speech *s, tern_error *err) {
-    bool over = s->n_frames == s->n_frames_most || s->n_left == 0;
+    if (s->code == (int32_t)s->speech->n_codes) return end_frame(s, err);
+    bool over = s->code == 0 && (s->n_frames == s->n_frames_most || s->n_left == 0);
     s->stats.is_cut |= over;
-    if (!over) TERN_TRY(say_frame(s, &over, err));
-    if (over) s->stage = ++s->piece < s->pieces.n && s->n_left > 0 ? READ : DECODE_REST;
-    return TERN_OK;
+    if (!over) TERN_TRY(say_code(s, &over, err));
+    if (!over) return TERN_OK;
+    s->stage = DECODE_REST;
+    return ++s->piece < s->pieces.n && s->n_left > 0 ? begin_piece(s, err) : TERN_OK;
 }
 
-static tern_status read_piece(tern_speech *s, tern_error *err) {
-    size_t first = s->piece ? s->pieces.ends[s->piece - 1] : 0;
-    s->n_frames = s->n_before = 0;
-    memset(s->said, 0, (size_t)(s->speech->n_codes * s->speech->n_values));
-    make_prompt(s, s->pieces.ids.ids + first, s->pieces.ends[s->piece] - first);
-    return run_prompt(s, err);
-}
-
+// A piece of what is under way; then what is to follow is begun.
 static tern_status step(tern_speech *s, tern_error *err) {
-    stage now = s->stage;
-    if (now == READ) {
+    if (s->is_decoding) return poll_decoding(s, err);
+    if (s->is_running) TERN_TRY(poll_run(s, err));
+    if (s->is_running) return TERN_OK;
+    switch (s->stage) {
+    case BEGIN: return begin_piece(s, err);
+    case READ:
+        if (s->n_read < s->n_prompt) return read_more(s, err);
         s->stage = SAY;
-        return read_piece(s, err);
+        return say_more(s, err);
+    case SAY: return say_more(s, err);
+    case DECODE_REST: s->stage = END; return begin_decoding(s, err);
+    case END: s->stage = OVER; return give(s, NULL, 0, true, err);
+    case OVER: break;
     }
-    if (now == SAY) return say_more(s, err);
-    if (now < OVER) s->stage++;
-    if (now == DECODE_REST) return decode_pending(s, err);
-    return now == END ? give(s, NULL, 0, true, err) : TERN_OK;
+    return TERN_OK;
 }
 
 // ---- The whole ---------------------------------------------------------------------------------
@@ -470,7 +511,7 @@ void tern_speech_get_stats(const tern_speech *s, tern_speak_stats *stats) {
     if (stats) *stats = s ? s->stats : (tern_speak_stats){0};
 }
 
-tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_samples, bool *done,
+tern_status tern_speech_poll(tern_speech *s, const float **samples, size_t *n_samples, bool *done,
                              tern_error *err) {
     tern_clear(err);
     TERN_NEED(s);
@@ -490,13 +531,13 @@ tern_status tern_speech_next(tern_speech *s, const float **samples, size_t *n_sa
     return status;
 }
 
-// Runs all steps; the samples go to the caller's callback.
+// Polls it to its end; the samples go to the caller's callback.
 static tern_status say_all(tern_speech *s, tern_speak_stats *stats, tern_error *err) {
     const tern_speak_params *p = &s->params;
     const float *samples;
     size_t n;
     for (bool done = false; !done;) {
-        tern_status status = tern_speech_next(s, &samples, &n, &done, err);
+        tern_status status = tern_speech_poll(s, &samples, &n, &done, err);
         tern_speech_get_stats(s, stats);
         TERN_TRY(status);
         if (n > 0 && p->on_samples && !p->on_samples(p->user, samples, n)) return cancelled(err);

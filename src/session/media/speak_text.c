@@ -2,7 +2,7 @@
 // context holds.
 #include <string.h>
 #include "base/utf8.h"
-#include "session/media/speak_text.h"
+#include "session/media/speak.h"
 
 typedef struct cut_places {
     size_t sentence, clause, word, letter; // bytes before the last cut of each kind

@@ -1,4 +1,4 @@
-#include "session/media/speak_text.h"
+#include "session/media/speak.h"
 #include <string.h>
 #include "tests/support/harness.h"
 

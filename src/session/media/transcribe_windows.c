@@ -15,6 +15,9 @@ struct asr_windows {
     tern_recognition_segment *segments; // [n_context]
     int32_t *text;                      // [n_context] of a segment
     int64_t bins, rows;                 // of a window's spectrogram
+    bool with_times;                    // the current text
+    int32_t attempt, position;          // at it; of its next token
+    double logs;                        // sum of its tokens' log-probabilities
     int32_t language;                   // -1: not known yet
     uint64_t random;
     double mean_log, silence; // of the last text: mean log-probability of its tokens; probability
@@ -112,52 +115,13 @@ static int32_t choose(asr_windows *w, int32_t n_vocab, double temperature) {
 
 // ---- A window ----------------------------------------------------------------------------------
 
-static tern_recognition text_of(const asr_run *h, bool with_times) {
+static tern_recognition text_of(const asr_run *h) {
     return (tern_recognition){.config = &h->m->config,
-                              .with_times = with_times,
+                              .with_times = h->windows->with_times,
                               .translates = h->params.translate,
                               .language = h->windows->language,
                               .ids = h->ids,
                               .n_ids = h->n_ids};
-}
-
-// Reads the prompt. Returns the position after it.
-static tern_status begin_text(asr_run *h, int64_t n_rows, bool with_times, int32_t *position,
-                              tern_error *err) {
-    asr_windows *w = h->windows;
-    const tern_config *c = &h->m->config;
-    int32_t n_vocab = (int32_t)c->n_vocab, prompt[TERN_RECOGNIZER_PROMPT], n_languages = 0;
-    int32_t begin = (int32_t)c->bos_id, first = h->recognizer->first_language(c);
-    TERN_TRY(tern_asr_decode(h, &begin, 1, 0, n_rows, NULL, w->logits, err));
-    w->silence = exp(log_probability(w, n_vocab, h->recognizer->silence(c)));
-    while (h->recognizer->language(c, n_languages)) n_languages++;
-    if (w->language < 0) w->language = greatest(w->logits, first, first + n_languages) - first;
-    tern_recognition text = text_of(h, with_times);
-    int32_t n = h->recognizer->prompt(&text, prompt);
-    *position = 1 + n;
-    return n ? tern_asr_decode(h, prompt, n, 1, 0, NULL, w->logits, err) : TERN_OK;
-}
-
-static tern_status write_text(asr_run *h, int64_t n_rows, bool with_times, double temperature,
-                              tern_error *err) {
-    asr_windows *w = h->windows;
-    const tern_config *c = &h->m->config;
-    int32_t n_vocab = (int32_t)c->n_vocab, position;
-    double logs = 0;
-    h->n_ids = 0;
-    TERN_TRY(begin_text(h, n_rows, with_times, &position, err));
-    while (h->n_ids < c->n_context / 2) {
-        tern_recognition text = text_of(h, with_times);
-        h->recognizer->allow(&text, w->logits);
-        int32_t id = choose(w, n_vocab, temperature);
-        logs += log_probability(w, n_vocab, id);
-        if (id == c->eos_id) break;
-        h->ids[h->n_ids++] = id;
-        if (position == c->n_context) break;
-        TERN_TRY(tern_asr_decode(h, &id, 1, position++, 0, NULL, w->logits, err));
-    }
-    w->mean_log = logs / (h->n_ids + 1);
-    return TERN_OK;
 }
 
 // The compression ratio in tokens, if each run of three or more tokens that occurred before counts
@@ -182,43 +146,89 @@ static bool is_silence(const asr_run *h) {
     return h->windows->silence > d->no_speech && h->windows->mean_log < d->unsure;
 }
 
-static tern_status write_window(asr_run *h, bool with_times, tern_error *err) {
-    const tern_recognition_doubts *d = &h->recognizer->doubts;
+// Begins a window's text, of the spectrogram in `input`.
+static tern_status begin_window(asr_run *h, bool with_times, tern_error *err) {
     asr_windows *w = h->windows;
-    int64_t n_rows;
     w->random = 88172645463325252u; // the same in each window
-    TERN_TRY(tern_asr_encode(h, w->rows, w->rows * w->bins, &n_rows, err));
-    for (int32_t i = 0; i <= d->n_more; i++) {
-        TERN_TRY(write_text(h, n_rows, with_times, i * d->hotter, err));
-        bool doubtful = w->mean_log < d->unsure || repetition(h->ids, h->n_ids) > d->repeated;
-        if (h->params.no_fallback || !doubtful || is_silence(h)) break;
-    }
-    return TERN_OK;
+    w->with_times = with_times;
+    w->attempt = 0;
+    return tern_asr_encode(h, w->rows, w->rows * w->bins, err);
 }
 
-tern_status tern_windows_write_down(asr_run *h, const float *samples, int64_t n, tern_error *err) {
+static tern_status begin_attempt(asr_run *h, tern_error *err) {
+    int32_t begin = (int32_t)h->m->config.bos_id;
+    h->windows->logs = 0;
+    h->n_ids = 0;
+    h->stage = ASR_OPENING;
+    return tern_asr_decode(h, &begin, 1, 0, h->windows->logits, err);
+}
+
+static tern_status end_attempt(asr_run *h, tern_error *err) {
+    const tern_recognition_doubts *d = &h->recognizer->doubts;
+    asr_windows *w = h->windows;
+    w->mean_log = w->logs / (h->n_ids + 1);
+    bool doubtful = w->mean_log < d->unsure || repetition(h->ids, h->n_ids) > d->repeated;
+    bool again = doubtful && !h->params.no_fallback && !is_silence(h) && w->attempt < d->n_more;
+    if (!again && !w->with_times && is_silence(h)) h->n_ids = 0;
+    h->stage = ASR_IDLE;
+    w->attempt += again;
+    return again ? begin_attempt(h, err) : TERN_OK;
+}
+
+static tern_status write_token(asr_run *h, tern_error *err) {
+    asr_windows *w = h->windows;
+    const tern_config *c = &h->m->config;
+    const tern_recognition text = text_of(h);
+    if (h->n_ids >= c->n_context / 2) return end_attempt(h, err);
+    h->recognizer->allow(&text, w->logits);
+    int32_t id = choose(w, (int32_t)c->n_vocab, w->attempt * h->recognizer->doubts.hotter);
+    w->logs += log_probability(w, (int32_t)c->n_vocab, id);
+    if (id == c->eos_id) return end_attempt(h, err);
+    h->ids[h->n_ids++] = id;
+    if (w->position == c->n_context) return end_attempt(h, err);
+    return tern_asr_decode(h, &id, 1, w->position++, w->logits, err);
+}
+
+// After the first token: the language, and the rest of the prompt.
+static tern_status write_prompt(asr_run *h, tern_error *err) {
+    asr_windows *w = h->windows;
+    const tern_config *c = &h->m->config;
+    int32_t prompt[TERN_RECOGNIZER_PROMPT], n_languages = 0;
+    int32_t first = h->recognizer->first_language(c);
+    w->silence = exp(log_probability(w, (int32_t)c->n_vocab, h->recognizer->silence(c)));
+    while (h->recognizer->language(c, n_languages)) n_languages++;
+    if (w->language < 0) w->language = greatest(w->logits, first, first + n_languages) - first;
+    const tern_recognition text = text_of(h);
+    int32_t n = h->recognizer->prompt(&text, prompt);
+    w->position = 1 + n;
+    h->stage = ASR_WRITING;
+    return n ? tern_asr_decode(h, prompt, n, 1, w->logits, err) : write_token(h, err);
+}
+
+tern_status tern_windows_go_on(asr_run *h, tern_error *err) {
+    if (h->stage == ASR_ENCODING) return begin_attempt(h, err);
+    return h->stage == ASR_OPENING ? write_prompt(h, err) : write_token(h, err);
+}
+
+tern_status tern_windows_begin_text(asr_run *h, const float *samples, int64_t n, tern_error *err) {
     const asr_windows *w = h->windows;
     size_t n_numbers = (size_t)(w->rows * w->bins);
     tern_mel_rows(w->mel, samples, n, 0, w->rows, h->input);
     tern_mel_level(h->input, n_numbers, h->input[greatest(h->input, 0, (int32_t)n_numbers)]);
-    TERN_TRY(write_window(h, false, err));
-    if (is_silence(h)) h->n_ids = 0;
-    return TERN_OK;
+    return begin_window(h, false, err);
 }
 
 // ---- All windows -------------------------------------------------------------------------------
 
-// The maximum of the whole spectrogram, by which all windows are normalized.
-static float greatest_of_all(asr_run *h, const tern_sound *sound) {
+// The maximum of the whole spectrogram, by which all windows are normalized: of one window more.
+static void level_more(asr_run *h, asr_sound *s) {
     const asr_windows *w = h->windows;
-    int64_t n_rows = sound->n / TERN_MEL_HOP + 2;
-    float best = -INFINITY;
-    for (int64_t t = 0; t < n_rows; t += w->rows) {
-        int64_t n = n_rows - t < w->rows ? n_rows - t : w->rows;
-        tern_mel_rows(w->mel, sound->samples, sound->n, t, n, h->input);
-        best = fmaxf(best, h->input[greatest(h->input, 0, (int32_t)(n * w->bins))]);
-    }
-    return best;
+    int64_t n_rows = s->n / TERN_MEL_HOP + 2 - s->n_leveled,
+            n = n_rows < w->rows ? n_rows : w->rows;
+    tern_mel_rows(w->mel, s->samples, s->n, s->n_leveled, n, h->input);
+    float best = h->input[greatest(h->input, 0, (int32_t)(n * w->bins))];
+    s->most = s->n_leveled ? fmaxf(s->most, best) : best;
+    s->n_leveled += n;
 }
 
 // Appends the segments of a window of `size` rows that begins at row `at`, without their marks;
@@ -226,7 +236,7 @@ static float greatest_of_all(asr_run *h, const tern_sound *sound) {
 static tern_status add_segments(asr_run *h, segment_list *out, int64_t at, int64_t size,
                                 int64_t *used, tern_error *err) {
     const asr_windows *w = h->windows;
-    const tern_recognition text = text_of(h, true);
+    const tern_recognition text = text_of(h);
     const double start = (double)at * TERN_RECOGNIZER_ROW;
     int32_t n = h->recognizer->segments(&text, size, w->segments, used);
     for (int32_t i = 0; i < n; i++) {
@@ -248,26 +258,41 @@ static int64_t next_speech(const tern_voice_list *speech, int64_t row) {
     return INT64_MAX;
 }
 
-tern_status tern_windows_transcribe(asr_run *h, const tern_sound *sound, segment_list *out,
-                                    tern_error *err) {
+// Begins the window at `at`, or at the first speech after it, unless all are done.
+static tern_status begin_next(asr_run *h, asr_sound *s, tern_error *err) {
     const asr_windows *w = h->windows;
-    int64_t content = sound->n / TERN_MEL_HOP, used;
-    float most = greatest_of_all(h, sound);
-    tern_voice_list speech = {0};
-    tern_status status = TERN_OK;
-    if (h->params.vad && !h->params.whole)
-        status = tern_asr_find_speech(h, sound->samples, sound->n, &speech, err);
-    for (int64_t at = 0; status == TERN_OK && at < content; at += used) {
-        if (h->params.vad && !h->params.whole) at = next_speech(&speech, at);
-        if (at >= content) break;
-        int64_t size = content - at < w->rows ? content - at : w->rows;
-        tern_mel_rows(w->mel, sound->samples, sound->n, at, w->rows, h->input);
-        tern_mel_level(h->input, (size_t)(w->rows * w->bins), most);
-        status = write_window(h, true, err);
-        used = size;
-        if (status == TERN_OK && !is_silence(h))
-            status = add_segments(h, out, at, size, &used, err);
+    int64_t content = s->n / TERN_MEL_HOP;
+    if (h->params.vad && !h->params.whole) s->at = next_speech(&h->speech, s->at);
+    if (s->at >= content) return TERN_OK;
+    s->size = content - s->at < w->rows ? content - s->at : w->rows;
+    tern_mel_rows(w->mel, s->samples, s->n, s->at, w->rows, h->input);
+    tern_mel_level(h->input, (size_t)(w->rows * w->bins), s->most);
+    return begin_window(h, true, err);
+}
+
+static tern_status end_window(asr_run *h, asr_sound *s, tern_error *err) {
+    int64_t used = s->size;
+    if (!is_silence(h)) TERN_TRY(add_segments(h, &s->list, s->at, s->size, &used, err));
+    s->at += used;
+    return begin_next(h, s, err);
+}
+
+tern_status tern_windows_poll_sound(asr_run *h, asr_sound *s, bool *done, tern_error *err) {
+    const int64_t content = s->n / TERN_MEL_HOP;
+    bool over = false;
+    *done = false;
+    if (s->n_leveled < content + 2) {
+        TERN_TRY(tern_check_cancelled("the transcription", err));
+        level_more(h, s);
+    } else if (!s->is_searched) {
+        s->is_searched = !h->params.vad || h->params.whole;
+        if (!s->is_searched)
+            TERN_TRY(tern_asr_poll_search(h, s->samples, s->n, &s->is_searched, err));
+        if (s->is_searched) TERN_TRY(begin_next(h, s, err));
+    } else if (s->at < content) {
+        TERN_TRY(tern_asr_poll_text(h, &over, err));
+        if (over) TERN_TRY(end_window(h, s, err));
     }
-    tern_voice_free(&speech);
-    return status;
+    *done = s->is_searched && s->at >= content;
+    return TERN_OK;
 }

@@ -331,7 +331,7 @@ TEST(speaking_step_by_step_is_the_same) {
             for (int k = 0; k < 2; k++) {
                 const float *samples;
                 size_t n_samples, before = h[1 + k].n_codes;
-                REQUIRE_OK(tern_speech_next(s[k], &samples, &n_samples, &done[k], &err), err);
+                REQUIRE_OK(tern_speech_poll(s[k], &samples, &n_samples, &done[k], &err), err);
                 CHECK(h[1 + k].n_codes <= before + 4 && n < 64);
                 if (n_samples) on_samples(&h[1 + k], samples, n_samples);
             }

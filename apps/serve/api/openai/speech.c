@@ -1,6 +1,6 @@
-// OpenAI's POST /v1/audio/speech: a text becomes sound. A task computes it; samples are sent as
-// they come, as raw 16-bit PCM or as a WAV of unspecified length; other formats are encoded when
-// all samples are there.
+// OpenAI's POST /v1/audio/speech: a text becomes sound. A task computes it, piece by piece, so that
+// neither a stream nor another task waits for it; samples are sent as they come, as raw 16-bit PCM
+// or as a WAV of unspecified length; other formats are encoded when all samples are there.
 #include <string.h>
 #include "apps/serve/request/fields.h"
 #include "apps/serve/request/away.h"
@@ -48,9 +48,8 @@ static bool keep_samples(speaking *s, const float *samples, size_t n) {
     return true;
 }
 
-static bool on_samples(void *user, const float *samples, size_t n) {
-    speaking *s = user;
-    if (forms[s->form].is_whole) return keep_samples(s, samples, n) && task_pause(&s->task);
+static bool take_samples(speaking *s, const float *samples, size_t n) {
+    if (forms[s->form].is_whole) return keep_samples(s, samples, n);
     tern_mutex_lock(&s->lock);
     for (size_t i = 0; i < n; i += PIECE) {
         uint8_t bytes[2 * PIECE];
@@ -61,7 +60,26 @@ static bool on_samples(void *user, const float *samples, size_t n) {
     bool failed = s->ready.failed;
     tern_mutex_unlock(&s->lock);
     tasks_report(s->tasks, &s->task);
-    return !failed && task_pause(&s->task);
+    return !failed;
+}
+
+static tern_status speak(speaking *s) {
+    tern_speech *speech;
+    const float *samples;
+    size_t n;
+    bool done = false;
+    tern_status status =
+        tern_speech_open(&speech, s->model->model, s->codec, s->text, &s->params, &s->err);
+    while (status == TERN_OK && !done) {
+        if (task_pause(&s->task))
+            status = tern_speech_poll(speech, &samples, &n, &done, &s->err);
+        else
+            status = tern_fail(&s->err, TERN_ERR_CANCELLED, "the speech was cancelled");
+        if (status == TERN_OK && n > 0 && !take_samples(s, samples, n))
+            status = tern_fail_memory(&s->err, n * sizeof *samples);
+    }
+    tern_speech_close(speech);
+    return status;
 }
 
 static bool on_file(void *user, const void *bytes, size_t n) {
@@ -76,9 +94,7 @@ static bool on_file(void *user, const void *bytes, size_t n) {
 static void run(task *e) {
     speaking *s = (speaking *)e;
     s->params.voice = s->voice;
-    s->params.on_samples = on_samples;
-    s->params.user = s;
-    tern_status status = tern_speak(s->model->model, s->codec, s->text, &s->params, NULL, &s->err);
+    tern_status status = speak(s);
     tern_media_info info;
     tern_model_get_media_info(s->codec, &info);
     s->sound.rate = info.codec_rate;

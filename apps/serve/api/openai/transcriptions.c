@@ -1,5 +1,6 @@
 // OpenAI's POST /v1/audio/transcriptions: a form with a sound file becomes text. A task computes
-// it, so that no stream waits for a recording; with `stream` its segments are sent as they come.
+// it, piece by piece, so that neither a stream nor another task waits for a recording; with
+// `stream` its segments are sent as they come.
 #include <string.h>
 #include "apps/serve/request/away.h"
 #include "apps/serve/api/interfaces.h"
@@ -37,7 +38,21 @@ static bool go_on(void *user, const tern_segment *segment) {
         t->has_sent = true;
         tasks_report(t->tasks, &t->task);
     }
-    return task_pause(&t->task);
+    return true;
+}
+
+static void transcribe_sound(transcribing *t, const tern_sound *sound,
+                             const tern_transcribe_params *params) {
+    tern_transcriber *transcriber;
+    bool done = false;
+    tern_status status =
+        tern_transcriber_open_sound(&transcriber, t->model->model, sound, params, &t->err);
+    while (status == TERN_OK && !done)
+        if (task_pause(&t->task))
+            status = tern_transcriber_poll(transcriber, &t->found, &done, &t->err);
+        else
+            status = tern_fail(&t->err, TERN_ERR_CANCELLED, "the transcription was cancelled");
+    tern_transcriber_close(transcriber);
 }
 
 static void run(task *e) {
@@ -51,7 +66,7 @@ static void run(task *e) {
                                            .on_segment = go_on,
                                            .user = t};
     if (tern_sound_open_bytes(&sound, t->bytes, t->n, &desc, &t->err) != TERN_OK) return;
-    tern_transcribe(t->model->model, &sound, &params, &t->found, &t->err);
+    transcribe_sound(t, &sound, &params);
     tern_sound_close(&sound);
 }
 
