@@ -50,9 +50,19 @@ void heard_free(heard *h) {
 
 // ---- Transcribing, away ------------------------------------------------------------------------
 
-static bool go_on(void *user, const tern_segment *segment) {
-    (void)segment;
-    return task_pause(user);
+tern_status sound_transcribe(task *by, tern_model *model, const tern_sound *sound,
+                             const tern_transcribe_params *params, tern_transcription *out,
+                             tern_error *err) {
+    tern_transcriber *transcriber;
+    bool done = false;
+    tern_status status = tern_transcriber_open_sound(&transcriber, model, sound, params, err);
+    while (status == TERN_OK && !done)
+        if (task_pause(by))
+            status = tern_transcriber_poll(transcriber, out, &done, err);
+        else
+            status = tern_fail(err, TERN_ERR_CANCELLED, "the transcription was cancelled");
+    tern_transcriber_close(transcriber);
+    return status;
 }
 
 static tern_status transcribe(hearing *h, recording *r, tern_error *err) {
@@ -62,7 +72,6 @@ static tern_status transcribe(hearing *h, recording *r, tern_error *err) {
     tern_media_info info;
     tern_model_get_media_info(h->model->model, &info);
     const tern_sound_desc desc = {.rate = info.audio_rate, .seconds_max = SECONDS_MAX};
-    const tern_transcribe_params params = {.on_segment = go_on, .user = &h->task};
     tern_status status = TERN_OK;
     if (!tern_strbuf_unbase64(&bytes, (tern_str){r->base64, r->n_base64}))
         status = tern_fail(err, TERN_ERR_FORMAT, "this is not base64");
@@ -72,7 +81,7 @@ static tern_status transcribe(hearing *h, recording *r, tern_error *err) {
         status = tern_sound_open_bytes(&sound, tern_strbuf_text(&bytes), bytes.len, &desc, err);
     tern_strbuf_free(&bytes);
     if (status != TERN_OK) return status;
-    status = tern_transcribe(h->model->model, &sound, &params, &found, err);
+    status = sound_transcribe(&h->task, h->model->model, &sound, NULL, &found, err);
     for (size_t i = 0; status == TERN_OK && i < found.n; i++)
         tern_strbuf_printf(&r->text, "%s%s", i ? " " : "", found.segments[i].text);
     if (r->text.failed) status = tern_fail_memory(err, r->text.len);

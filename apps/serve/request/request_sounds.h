@@ -4,7 +4,15 @@
 #define TERN_SERVE_REQUEST_SOUNDS_H
 
 #include "apps/serve/request/fields.h"
+#include "tern_audio.h"
 
+struct task;
+
+// Transcribes a sound on a task's thread; others have their turns between its pieces. Free out with
+// tern_transcription_free.
+tern_status sound_transcribe(struct task *by, tern_model *model, const tern_sound *sound,
+                             const tern_transcribe_params *params, tern_transcription *out,
+                             tern_error *err);
 // Whether a part of a message is a recording: "input_audio" (OpenAI), "audio_url" (vLLM).
 bool sound_is_part(tern_str type);
 // Called by a handler before it reads its messages: transcribes the recordings in their contents,

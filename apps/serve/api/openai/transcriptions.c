@@ -3,6 +3,7 @@
 // `stream` its segments are sent as they come.
 #include <string.h>
 #include "apps/serve/request/away.h"
+#include "apps/serve/request/request_sounds.h"
 #include "apps/serve/api/interfaces.h"
 #include "base/alloc.h"
 #include "base/os/os_thread.h"
@@ -41,20 +42,6 @@ static bool go_on(void *user, const tern_segment *segment) {
     return true;
 }
 
-static void transcribe_sound(transcribing *t, const tern_sound *sound,
-                             const tern_transcribe_params *params) {
-    tern_transcriber *transcriber;
-    bool done = false;
-    tern_status status =
-        tern_transcriber_open_sound(&transcriber, t->model->model, sound, params, &t->err);
-    while (status == TERN_OK && !done)
-        if (task_pause(&t->task))
-            status = tern_transcriber_poll(transcriber, &t->found, &done, &t->err);
-        else
-            status = tern_fail(&t->err, TERN_ERR_CANCELLED, "the transcription was cancelled");
-    tern_transcriber_close(transcriber);
-}
-
 static void run(task *e) {
     transcribing *t = (transcribing *)e;
     tern_sound sound;
@@ -66,7 +53,7 @@ static void run(task *e) {
                                            .on_segment = go_on,
                                            .user = t};
     if (tern_sound_open_bytes(&sound, t->bytes, t->n, &desc, &t->err) != TERN_OK) return;
-    transcribe_sound(t, &sound, &params);
+    sound_transcribe(e, t->model->model, &sound, &params, &t->found, &t->err);
     tern_sound_close(&sound);
 }
 
