@@ -3,23 +3,19 @@
 
     tests/agent_test.py TERN [NAME]     the tests with NAME in their names
 """
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import unicodedata
 
 import mcp_fake
 import parrot
+from terminal import Terminal
 
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
@@ -336,37 +332,10 @@ def test_permission():
 
 def on_terminal(words, answers, early=b"", columns=0, prompt=rb" > "):
     """What a person sees, who types these answers, one at each prompt, and `early` before anything is asked."""
-    begin, go = os.pipe()
-    pid, fd = pty.fork()
-    if pid == 0:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which processes in the background may not hear of
-        if columns:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-        os.read(begin, 1)  # until what is early was typed
-        os.execv(words[0], words)
-    if early:
-        os.write(fd, early)
-    os.write(go, b"!")
-    os.close(begin), os.close(go)
-    seen, end = b"", time.time() + PATIENCE
-    answers = list(answers)
-    asked = 0
-    while time.time() < end:
-        if not select.select([fd], [], [], 1)[0]:
-            continue
-        try:
-            more = os.read(fd, 65536)
-        except OSError:
-            break
-        if not more:
-            break
-        seen += more
-        if len(re.findall(prompt, seen)) > asked and answers:
-            asked = len(re.findall(prompt, seen))
-            os.write(fd, answers.pop(0))
-    else:
-        os.kill(pid, signal.SIGKILL)
-    return seen.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    t = Terminal(words, columns=columns, rows=50, early=early)
+    t.answer(prompt, answers, PATIENCE)
+    status = t.end(PATIENCE)
+    return t.bytes.decode(errors="replace"), status
 
 
 def test_terminal():

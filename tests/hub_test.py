@@ -7,11 +7,9 @@ What was seen to fail stands beside each check. Without libcurl in the program o
 """
 import json
 import os
-import pty
 import queue
 import random
 import resource
-import select
 import shutil
 import signal
 import subprocess
@@ -23,6 +21,7 @@ sys.dont_write_bytecode = True
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from fake_hub import FakeHub
+from terminal import Terminal
 
 TERN = os.path.abspath(sys.argv[1])
 STORIES = open("models/stories.gguf", "rb").read()
@@ -308,23 +307,11 @@ def test_hf_option(p):
 
 def on_terminal(p, keys, *args):
     """What tern says on a terminal on which these keys are typed as soon as it asks, and its status."""
-    child, fd = pty.fork()
-    if child == 0:
-        os.environ.update({"HOME": p.folder, "TERN_MODELS": p.folder, "HF_ENDPOINT": p.hub.url, "TERM": "dumb"})
-        os.execv(TERN, [TERN, *args])
-    said, typed = "", False
-    while select.select([fd], [], [], 60)[0]:
-        try:
-            more = os.read(fd, 65536)
-        except OSError:
-            break
-        said += more.decode("utf-8", "replace")
-        if "[y/N]" in said and not typed:
-            typed = True
-            os.write(fd, keys)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os.close(fd)
-    return said, status
+    t = Terminal([TERN, *args], env={"HOME": p.folder, "TERN_MODELS": p.folder, "HF_ENDPOINT": p.hub.url, "TERM": "dumb"})
+    if t.read_until(r"\[y/N\]"):
+        t.type(keys)
+    status = t.end()
+    return t.text, status
 
 
 def test_offer(p):

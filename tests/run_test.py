@@ -5,22 +5,20 @@
 
 What was seen to fail stands beside each check.
 """
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 
 sys.dont_write_bytecode = True
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from terminal import Terminal
+
 TERN = os.path.abspath(sys.argv[1])
 STORIES = "models/stories.gguf"
 failures = 0
@@ -33,42 +31,8 @@ def check(ok, *what):
         print("run:", *(str(w)[:600] for w in what))
 
 
-class Terminal:
-    """A program on a terminal of so many columns; its answers to keys."""
-
-    def __init__(self, *args, columns=80, stdin=None, env=None):
-        self.text = ""
-        self.child, self.fd = pty.fork()
-        if self.child == 0:
-            if stdin is not None:
-                os.dup2(stdin, 0)
-            os.environ.update({"TERM": "dumb", "HOME": "/nonexistent", **(env or {})})
-            os.execv(TERN, [TERN, *args])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    def read_until(self, pattern, seconds=120):
-        end = time.monotonic() + seconds
-        while not re.search(pattern, self.text):
-            if time.monotonic() > end or not select.select([self.fd], [], [], end - time.monotonic())[0]:
-                break
-            try:
-                more = os.read(self.fd, 65536)
-            except OSError:  # it has ended
-                break
-            if not more:
-                break
-            self.text += more.decode("utf-8", "replace").replace("\r\n", "\n")
-        return re.search(pattern, self.text)
-
-    def type(self, keys):
-        os.write(self.fd, keys.encode())
-
-    def end(self):
-        """Its exit status; it must end by itself."""
-        self.read_until(r"(?!)", 120)
-        status = os.waitpid(self.child, 0)[1]
-        os.close(self.fd)
-        return os.waitstatus_to_exitcode(status)
+def on_terminal(*args, env=None, **more):
+    return Terminal([TERN, *args], env={"TERM": "dumb", "HOME": "/nonexistent", **(env or {})}, **more)
 
 
 def piped(*args, text=None):
@@ -103,7 +67,7 @@ def test_text_from_a_pipe(p):
 
 def test_a_terminal_shows_the_prompt_and_wraps(p):
     # Seen to fail: the text began with ", in a small village"; words were cut at the window's edge.
-    t = Terminal("run", STORIES, "Once upon a time", "-n", "60", "--temp", "0", columns=40)
+    t = on_terminal("run", STORIES, "Once upon a time", "-n", "60", "--temp", "0", columns=40)
     check(t.end() == 0, t.text)
     shown = re.sub(r".*\x1b\[K", "", t.text).split("prompt:")[0].strip("\n")  # without the progress
     plain = piped("Once upon a time", "-n", "60", "--temp", "0").stdout
@@ -114,19 +78,19 @@ def test_a_terminal_shows_the_prompt_and_wraps(p):
     r, w = os.pipe()
     os.write(w, b"Molly has a small brown dog called Biscuit.\n")
     os.close(w)
-    t = Terminal("run", STORIES, "What colour is the dog?", "--temp", "0", stdin=r)
+    t = on_terminal("run", STORIES, "What colour is the dog?", "--temp", "0", stdin=r)
     check(t.end() == 0 and "Molly" not in t.text, t.text)
     os.close(r)
 
 
 def test_a_terminal_without_a_text_is_a_chat(p):
     # Seen to fail: "give a prompt with one of -p and -f".
-    t = Terminal("run", STORIES, "--seed", "1", "-n", "12", env={"HOME": p})
+    t = on_terminal("run", STORIES, "--seed", "1", "-n", "12", env={"HOME": p})
     check(t.read_until(r"/help lists the commands") and t.read_until(r"> "), t.text)
     t.type("/quit\r")
     check(t.end() == 0, t.text)
     for args, word in ((("--json",), "--json needs one"), (("--regex", "a"), "--schema and its like needs? one")):
-        t = Terminal("run", STORIES, *args)
+        t = on_terminal("run", STORIES, *args)
         check(t.end() == 2 and re.search(word, t.text), t.text)
 
 
@@ -136,7 +100,7 @@ def test_ctrl_c_is_answered_at_once(p):
         f.write("Once upon a time there was a fox who lived by a river.\n" * 50000)
     for args in (("imatrix", STORIES, p + "/text", "-o", p + "/out"),
                  ("embed", STORIES, "-f", p + "/text", "--pooling", "mean", "-o", p + "/out")):
-        t = Terminal(*args)
+        t = on_terminal(*args)
         check(t.read_until(r"%, [0-9]+ (s|min|h [0-9]+ min) left"), args[0], "no time left", t.text[-200:])
         t.type("\x03")
         check(t.end() == 1, args[0], t.text)
@@ -160,7 +124,7 @@ def test_did_you_mean(p):
 
 def test_the_editor_of_a_chat(p):
     # Seen to fail: each pasted line was a question; a deleted family left its parts; ^C stood in the answer.
-    t = Terminal("chat", STORIES, "--seed", "1", "-n", "3", "--ignore-eos", env={"HOME": p, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
+    t = on_terminal("chat", STORIES, "--seed", "1", "-n", "3", "--ignore-eos", env={"HOME": p, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
     check(t.read_until(r"2004h"), "pastes are not marked", t.text)
     prompts = iter(range(2, 9))
 
@@ -176,7 +140,7 @@ def test_the_editor_of_a_chat(p):
     t.type("half a li")
     check(t.read_until("half a li"), t.text)
     n_shown = t.text.count("half a li")
-    fcntl.ioctl(t.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    t.resize(50)
     check(t.read_until(r"(?s)(half a li.*){%d}" % (n_shown + 1), 10), "a resize does not redraw", t.text)
     t.type("\x15/save " + p + "/talk.json\r")
     next_prompt()
