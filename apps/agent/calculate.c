@@ -87,7 +87,7 @@ static tern_status factorial(const parser *p, double *v) {
     return TERN_OK;
 }
 
-// Halves away from 0, also those that no double is: round(2.345, 2) is 2.35.
+// Halves away from 0, also those that no double is: round(1.005, 2) is 1.01.
 static tern_status round_to(const parser *p, double *v, double decimals) {
     if (decimals != floor(decimals) || fabs(decimals) > 300)
         return refuse(p, "round takes whole decimals, up to 300");

@@ -69,7 +69,7 @@ bool agent_tool_fail(tern_text_fn put, void *put_user, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool agent_tool_put(tern_text_fn put, void *put_user, const tern_strbuf *text); // true
 
-// calculate.c: the value of an expression, exactly: a decimal, or a fraction with an approximation.
+// calculate.c: the value of an expression in doubles.
 tern_status agent_calculate(const char *expression, size_t n, tern_strbuf *out, tern_error *err);
 // skills.c: the front matter of a SKILL.md, and where the text after it begins. Public for tests.
 typedef struct skill_head {
