@@ -4,7 +4,7 @@
 PACKAGES_needed   := gcc make libc6-dev pkg-config libpcre2-dev libutf8proc-dev libedit-dev
 PACKAGES_gz       := zlib1g-dev
 PACKAGES_memory   := libsqlite3-dev
-PACKAGES_images := libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev
+PACKAGES_images := libjpeg-dev libpng-dev libwebp-dev libgif-dev
 PACKAGES_sounds   := libsndfile1-dev libsoxr-dev
 PACKAGES_serve    := libevent-dev libssl-dev
 PACKAGES_pull     := libcurl4-openssl-dev
@@ -12,7 +12,7 @@ PACKAGES_tests    := g++ python3 python3-numpy openssl
 
 MODULES_gz       := zlib
 MODULES_memory   := sqlite3
-MODULES_images := libturbojpeg libpng libwebp libwebpdemux libgif
+MODULES_images := libjpeg libpng libwebp libwebpdemux libgif
 MODULES_sounds   := sndfile soxr
 MODULES_serve    := libevent_openssl openssl
 MODULES_pull     := libcurl

@@ -41,7 +41,7 @@ compiled "an object older than its source" 1
 "$make" -n CC="$cc" BUILD="$dir" LIBCURL= LIBEVENT= IMAGES=1 all >"$dir/out" 2>&1
 grep -q 'tern serve.*(libevent-dev libssl-dev)' "$dir/out" || wrong "nothing is said of the server that is left out"
 grep -q 'tern pull.*(libcurl4-openssl-dev)' "$dir/out" || wrong "nothing is said of downloads that are left out"
-grep -q 'classify.*(libturbojpeg' "$dir/out" && wrong "images are said to be left out"
+grep -q 'classify.*(libjpeg' "$dir/out" && wrong "images are said to be left out"
 [ ! -e "$dir/set-up.mk" ] || wrong "a dry run installs"
 
 # A system whose packages are not known, and that has no compiler.

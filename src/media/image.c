@@ -1,7 +1,9 @@
 // Images: chooses a file's decoder, and applies the orientation.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "base/file/blob.h"
+#include "media/image_pause.h"
 #include "media/media.h"
 
 #define PIXELS_MAX 89478485 // beyond that Pillow, too, suspects a decompression bomb
@@ -42,6 +44,15 @@ tern_status tern_image_room(const tern_image_file *file, uint64_t width, uint64_
     return tern_image_create(out, (int32_t)width, (int32_t)height, err);
 }
 
+static _Thread_local uint64_t n_pauses;
+
+tern_status tern_image_pause(tern_error *err) {
+    n_pauses++;
+    return tern_check_cancelled("reading the image", err);
+}
+
+uint64_t tern_image_n_pauses(void) { return n_pauses; }
+
 // ---- Which way up ------------------------------------------------------------------------------
 
 // EXIF's orientations 5 to 8 exchange rows and columns; after that, some are mirrored from the
@@ -56,16 +67,23 @@ tern_status tern_image_orient(tern_image *p, int32_t orientation, tern_error *er
     TERN_TRY(tern_image_create(&to, exchanged ? p->height : p->width,
                                exchanged ? p->width : p->height, err));
     uint8_t *pixel = to.rgb;
-    for (int32_t y = 0; y < to.height; y++)
+    tern_status status = TERN_OK;
+    for (int32_t y = 0; status == TERN_OK && y < to.height; y++) {
         for (int32_t x = 0; x < to.width; x++, pixel += 3) {
             int32_t u = exchanged ? y : x, v = exchanged ? x : y;
             if (from_right & bit) u = p->width - 1 - u;
             if (from_below & bit) v = p->height - 1 - v;
             memcpy(pixel, p->rgb + ((size_t)v * (size_t)p->width + (size_t)u) * 3, 3);
         }
-    tern_image_close(p);
-    *p = to;
-    return TERN_OK;
+        status = tern_image_pause(err);
+    }
+    if (status == TERN_OK) {
+        tern_image turned = to;
+        to = *p;
+        *p = turned;
+    }
+    tern_image_close(&to);
+    return status;
 }
 
 // ---- Files -------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 #include <gif_lib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/cancel.h"
 #include "base/os/lazy.h"
+#include "media/image_pause.h"
 #include "media/media.h"
 
 typedef struct source {
@@ -46,7 +46,7 @@ static tern_status read_rows(GifFileType *gif, tern_image *out, uint8_t *row, te
     for (int pass = 0; pass < (d->Interlace ? 4 : 1); pass++) {
         int step = d->Interlace ? steps[pass] : 1;
         for (int y = d->Interlace ? firsts[pass] : 0; y < d->Height; y += step) {
-            TERN_TRY(tern_check_cancelled("reading the image", err));
+            TERN_TRY(tern_image_pause(err));
             if (DGifGetLine(gif, row, d->Width) != GIF_OK) return damaged(gif, err);
             if (y >= out->height - d->Top) continue;
             size_t at = ((size_t)(d->Top + y) * (size_t)out->width + (size_t)d->Left) * 3;

@@ -1,14 +1,58 @@
 // JPEG, by libjpeg-turbo: its exact inverse transform, so that pixels equal other programs'.
+#include <stdio.h> // jpeglib.h needs it
+
+#include <jpeglib.h>
+#include <jerror.h>
+#include <setjmp.h>
 #include <string.h>
-#include <turbojpeg.h>
 #include "base/alloc.h"
 #include "base/os/lazy.h"
+#include "media/image_pause.h"
 #include "media/media.h"
 
 // Limits for scans of a progressive JPEG, and for all their pixels together: ten scans are usual.
-// More only cost time, and decoding cannot be stopped midway.
 #define SCANS_MAX   500
 #define SCANNED_MAX ((uint64_t)1 << 30)
+
+// libjpeg reports errors by longjmp, so all state needed afterwards is here and not in local
+// variables of the function that it leaves.
+typedef struct reading {
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    tern_image_file *file;
+    tern_image *out;
+    uint8_t *inks; // a row of CMYK; NULL: the file has colours
+    bool ends_early;
+    tern_status status; // of our own code; TERN_OK: libjpeg's `why` counts
+    tern_error *err;
+    char why[JMSG_LENGTH_MAX];
+    jmp_buf leave;
+} reading;
+
+static void on_error(j_common_ptr jpeg) {
+    reading *r = jpeg->client_data;
+    jpeg->err->format_message(jpeg, r->why);
+    longjmp(r->leave, 1);
+}
+
+// Missing parts of a damaged file become grey, and a warning says so. A file that ends early is the
+// same to libjpeg, but is refused.
+static void on_message(j_common_ptr jpeg, int level) {
+    reading *r = jpeg->client_data;
+    if (level >= 0 || jpeg->err->msg_code != JWRN_JPEG_EOF || r->ends_early) return;
+    r->ends_early = true;
+    jpeg->err->format_message(jpeg, r->why);
+}
+
+static void print_nothing(j_common_ptr jpeg) { (void)jpeg; }
+
+// Called for each row of blocks of each scan, and for each row of pixels.
+static void on_progress(j_common_ptr jpeg) {
+    reading *r = jpeg->client_data;
+    r->status = tern_image_pause(r->err);
+    if (r->status != TERN_OK) longjmp(r->leave, 1);
+}
 
 // The EXIF data is one of the segments before the image: 0xff, a kind, a length.
 static int32_t find_orientation(const tern_image_file *f) {
@@ -46,52 +90,77 @@ static uint64_t count_scans(const tern_image_file *f) {
     return n;
 }
 
-// From CMYK, which Adobe's programs, and so all others, store inverted.
-static tern_status from_inks(tjhandle tj, const tern_image_file *f, tern_image *out, int flags,
-                             int *result, tern_error *err) {
-    size_t n = (size_t)out->width * (size_t)out->height;
-    uint8_t *inks = tern_alloc_array(TERN_MEM_MISC, n, 4);
-    if (!inks) return tern_fail_memory(err, n * 4);
-    *result = tjDecompress2(tj, f->bytes, (unsigned long)f->n, inks, out->width, 0, out->height,
-                            TJPF_CMYK, flags);
-    for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < 3; c++)
-            out->rgb[3 * i + c] = (uint8_t)((inks[4 * i + c] * inks[4 * i + 3] + 127) / 255);
-    tern_free(inks);
-    return TERN_OK;
+static tern_status check_scans(const reading *r) {
+    const uint64_t width = r->jpeg.image_width, height = r->jpeg.image_height;
+    const uint64_t n = count_scans(r->file);
+    if (n <= SCANS_MAX && (n <= 1 || n * width * height <= SCANNED_MAX)) return TERN_OK;
+    return tern_fail(r->err, TERN_ERR_FORMAT, "the JPEG has %llu scans of %llu x %llu pixels",
+                     (unsigned long long)n, (unsigned long long)width, (unsigned long long)height);
 }
 
-// Missing parts of a damaged file become grey. A file that ends early is the same to libjpeg, but
-// is refused.
-static tern_status decode(tjhandle tj, tern_image_file *f, tern_image *out, tern_error *err) {
-    int width, height, subsampling, colors, result = -1;
-    const int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;
-    if (tjDecompressHeader3(tj, f->bytes, (unsigned long)f->n, &width, &height, &subsampling,
-                            &colors) != 0)
-        return tern_fail(err, TERN_ERR_FORMAT, "the JPEG is damaged: %s", tjGetErrorStr2(tj));
-    const uint64_t n_scans = count_scans(f), n_pixels = (uint64_t)width * (uint64_t)height;
-    if (n_scans > SCANS_MAX || (n_scans > 1 && n_scans * n_pixels > SCANNED_MAX))
-        return tern_fail(err, TERN_ERR_FORMAT, "the JPEG has %llu scans of %d x %d pixels",
-                         (unsigned long long)n_scans, width, height);
-    TERN_TRY(tern_image_room(f, (uint64_t)width, (uint64_t)height, out, err));
-    if (colors == TJCS_CMYK || colors == TJCS_YCCK)
-        TERN_TRY(from_inks(tj, f, out, flags, &result, err));
-    else
-        result = tjDecompress2(tj, f->bytes, (unsigned long)f->n, out->rgb, width, 0, height,
-                               TJPF_RGB, flags);
-    if (result == 0) return TERN_OK;
-    const char *why = tjGetErrorStr2(tj);
-    bool early = strncmp(why, "Premature end", 13) == 0;
-    if (tjGetErrorCode(tj) == TJERR_WARNING && !early) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "the JPEG is damaged: %s", why);
+// From CMYK, which Adobe's programs, and so all others, store inverted.
+static void from_inks(const uint8_t *inks, size_t n, uint8_t *rgb) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            rgb[3 * i + c] = (uint8_t)((inks[4 * i + c] * inks[4 * i + 3] + 127) / 255);
+}
+
+static tern_status make_room(reading *r) {
+    const struct jpeg_decompress_struct *jpeg = &r->jpeg;
+    TERN_TRY(check_scans(r));
+    TERN_TRY(tern_image_room(r->file, jpeg->image_width, jpeg->image_height, r->out, r->err));
+    if (jpeg->jpeg_color_space != JCS_CMYK && jpeg->jpeg_color_space != JCS_YCCK) return TERN_OK;
+    r->inks = tern_alloc_array(TERN_MEM_MISC, jpeg->image_width, 4);
+    return r->inks ? TERN_OK : tern_fail_memory(r->err, (size_t)jpeg->image_width * 4);
+}
+
+static void read_pixels(reading *r) {
+    struct jpeg_decompress_struct *jpeg = &r->jpeg;
+    jpeg_create_decompress(jpeg);
+    jpeg->progress = &r->progress;
+    jpeg_mem_src(jpeg, r->file->bytes, (unsigned long)r->file->n);
+    jpeg_read_header(jpeg, TRUE);
+    r->status = make_room(r);
+    if (r->status != TERN_OK) return;
+    jpeg->out_color_space = r->inks ? JCS_CMYK : JCS_RGB;
+    jpeg->dct_method = JDCT_ISLOW;
+    jpeg_start_decompress(jpeg);
+    while (jpeg->output_scanline < jpeg->output_height) {
+        size_t width = jpeg->output_width;
+        uint8_t *rgb = r->out->rgb + 3 * width * jpeg->output_scanline;
+        uint8_t *row = r->inks ? r->inks : rgb;
+        jpeg_read_scanlines(jpeg, &row, 1);
+        if (r->inks) from_inks(row, width, rgb);
+    }
+    jpeg_finish_decompress(jpeg);
+}
+
+static tern_status decode(reading *r) {
+    r->jpeg.err = jpeg_std_error(&r->errors);
+    r->jpeg.client_data = r;
+    r->errors.error_exit = on_error;
+    r->errors.emit_message = on_message;
+    r->errors.output_message = print_nothing;
+    r->progress.progress_monitor = on_progress;
+    if (setjmp(r->leave) == 0) {
+        read_pixels(r);
+        if (r->status == TERN_OK && !r->ends_early) return TERN_OK;
+    }
+    if (r->status != TERN_OK) return r->status;
+    return tern_fail(r->err, TERN_ERR_FORMAT, "the JPEG is damaged: %s", r->why);
 }
 
 tern_status tern_image_jpeg(tern_image_file *f, tern_image *out, tern_error *err) {
     TERN_TRY(TERN_LAZY_LOAD(images, err));
-    tjhandle tj = tjInitDecompress();
-    if (!tj) return tern_fail_memory(err, 0);
-    tern_status status = decode(tj, f, out, err);
-    tjDestroy(tj);
+    reading *r = tern_alloc(TERN_MEM_MISC, sizeof *r);
+    if (!r) return tern_fail_memory(err, sizeof *r);
+    r->file = f;
+    r->out = out;
+    r->err = err;
+    tern_status status = decode(r);
+    jpeg_destroy_decompress(&r->jpeg);
+    tern_free(r->inks);
+    tern_free(r);
     f->orientation = find_orientation(f);
     return status;
 }

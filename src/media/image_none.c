@@ -4,7 +4,7 @@
 
 static tern_status none(const char *kind, tern_error *err) {
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                     "this build reads no %s: it was made without libturbojpeg, libpng, libwebp "
+                     "this build reads no %s: it was made without libjpeg, libpng, libwebp "
                      "and giflib",
                      kind);
 }

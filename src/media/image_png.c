@@ -4,8 +4,8 @@
 #include <setjmp.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/cancel.h"
 #include "base/os/lazy.h"
+#include "media/image_pause.h"
 #include "media/media.h"
 
 #define SIDE_MAX  1000000
@@ -74,7 +74,7 @@ static void read_pixels(reading *r) {
         png_error(r->png, "its pixels are not colours");
     for (; passes > 0; passes--)
         for (png_uint_32 y = 0; y < height; y++) {
-            r->status = tern_check_cancelled("reading the image", r->err);
+            r->status = tern_image_pause(r->err);
             if (r->status != TERN_OK) return;
             png_read_row(r->png, r->out->rgb + y * stride, NULL);
         }

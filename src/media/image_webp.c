@@ -4,10 +4,25 @@
 #include <webp/demux.h>
 #include "base/alloc.h"
 #include "base/os/lazy.h"
+#include "media/image_pause.h"
 #include "media/media.h"
 
 static tern_status damaged(tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "the WebP is damaged");
+}
+
+// More and more of the bytes, of which the decoder takes what it can. A lossless image's head may
+// be read anew with each piece, so there are not many.
+#define PIECES 32
+static tern_status decode_pieces(WebPIDecoder *webp, const WebPData *data, tern_error *err) {
+    VP8StatusCode status = VP8_STATUS_SUSPENDED;
+    for (size_t i = 1; status == VP8_STATUS_SUSPENDED && i <= PIECES; i++) {
+        size_t n = i < PIECES ? data->size / PIECES * i : data->size;
+        TERN_TRY(tern_image_pause(err));
+        status = WebPIUpdate(webp, data->bytes, n);
+        if (status == VP8_STATUS_NOT_ENOUGH_DATA) status = VP8_STATUS_SUSPENDED;
+    }
+    return status == VP8_STATUS_OK ? TERN_OK : damaged(err);
 }
 
 static tern_status decode_frame(const WebPIterator *frame, tern_image *out, tern_error *err) {
@@ -16,9 +31,11 @@ static tern_status decode_frame(const WebPIterator *frame, tern_image *out, tern
         return damaged(err);
     size_t at = (size_t)y * (size_t)stride + (size_t)x * 3;
     size_t n = (size_t)out->height * (size_t)stride - at;
-    bool whole = frame->complete && WebPDecodeRGBInto(frame->fragment.bytes, frame->fragment.size,
-                                                      out->rgb + at, n, stride);
-    return whole ? TERN_OK : damaged(err);
+    WebPIDecoder *webp = WebPINewRGB(MODE_RGB, out->rgb + at, n, stride);
+    if (!webp) return tern_fail_memory(err, n);
+    tern_status status = decode_pieces(webp, &frame->fragment, err);
+    WebPIDelete(webp);
+    return status == TERN_OK && !frame->complete ? damaged(err) : status;
 }
 
 tern_status tern_image_webp(tern_image_file *f, tern_image *out, tern_error *err) {
