@@ -1,12 +1,12 @@
 // The engine's side: answers the API's calls. One engine and one model.
 import type { ImageSource, Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Transcriber, Model, OpenOptions, Pixels, StartThread } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Transcriber, Model, ModelCalls, OpenOptions, Pixels, StartThread } from './engine/types.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type GrammarLease } from './chat/grammars.js';
 import { decodeImage } from './images.js';
 import { promptWithImages, type Prompt } from './prompts.js';
 import type {
-  Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, TextInput,
+  Calls, FromHost, Handler, HostEngineOptions, HostLoadOptions, HostPort, Method, OwnCalls, TextInput,
 } from './protocol.js';
 import { Sessions, type SessionLease } from './sessions.js';
 import { openSource, type Opened, type OpenContext } from './source.js';
@@ -35,7 +35,7 @@ export class Host implements Handler {
     private threads: Pick<EngineOptions, 'startThread' | 'threadScript'> = {}) {}
 
   call<M extends Method>(method: M, args: Args<M>, emit: Emit<M>, signal: AbortSignal): Result<M> {
-    const methods: { [K in Method]: (args: Args<K>, emit: Emit<K>, signal: AbortSignal) => Result<K> } = {
+    const methods: { [K in keyof OwnCalls]: (args: Args<K>, emit: Emit<K>, signal: AbortSignal) => Result<K> } = {
       load: (a, e, s) => this.#load(a, e, s),
       info: async () => this.#open().info(),
       generate: (a, e, s) => this.#generate(a, e, s),
@@ -56,9 +56,7 @@ export class Host implements Handler {
       },
       embed: ({ texts, params }, _, s) => this.#open().model.embed(texts, params, s),
       tokenize: async ({ text, ...options }) => Array.from(this.#open().model.tokenize(text, options)),
-      detokenize: async ({ ids, ...options }) => this.#open().model.detokenize(ids, options),
       chatTokens: async ({ messages }) => Array.from(this.#open().model.chatTokens(messages).ids),
-      chatFormat: async ({ messages, ...options }) => this.#open().model.chatFormat(messages, options),
       check: async ({ engine, options }, onItem, s) =>
         (await this.#start(engine, options.device, s)).check({ ...options, onItem, signal: s }),
       memory: async () => ({
@@ -67,7 +65,8 @@ export class Host implements Handler {
       }),
       close: () => this.#close(),
     };
-    return methods[method](args, emit, signal);
+    if (method in methods) return (methods as unknown as Record<Method, (...all: unknown[]) => Result<M>>)[method](args, emit, signal);
+    return Promise.resolve(this.#open().model.ask(method as keyof ModelCalls, args as never) as Calls[M]['result']);
   }
 
   #open() {

@@ -2,7 +2,7 @@
 import type { LoadOptions, ModelSource, ImageSource, Progress, TernInfo } from './api.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedImagesResult, EmbedParams, EmbedResult, EngineOptions,
-  GenerateParams, GenerateResult, GrammarOptions, Label, LadderItem, MemoryInfo, Message, Part, Segment, SpeakParams,
+  GenerateParams, GenerateResult, GrammarOptions, Label, LadderItem, MemoryInfo, Message, ModelCalls, Part, Segment, SpeakParams,
   SpeakStats, ThreadScript, TokenLogprobs, TranscribedSegment, TranscribeParams, TranscribeResult,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
@@ -31,7 +31,7 @@ export interface TextInput {
 }
 
 // Each call: its arguments, the events during it, its result.
-export interface Calls {
+export interface OwnCalls {
   load: { args: { source: ModelSource; options: HostLoadOptions }; event: Progress; result: Omit<TernInfo, 'worker'> };
   info: { args: undefined; event: never; result: Omit<TernInfo, 'worker'> };
   generate: {
@@ -49,13 +49,12 @@ export interface Calls {
   transcriberClose: { args: { id: number }; event: never; result: undefined };
   speak: { args: { text: string | readonly number[]; params: SpeakParams }; event: Float32Array<ArrayBuffer>; result: SpeakStats };
   tokenize: { args: { text: string; special?: boolean; bos?: boolean }; event: never; result: number[] };
-  detokenize: { args: { ids: ArrayLike<number>; special?: boolean }; event: never; result: string };
   chatTokens: { args: { messages: readonly Message[] }; event: never; result: number[] };
-  chatFormat: { args: { messages: readonly Message[]; generate?: boolean }; event: never; result: string };
   check: { args: { engine: HostEngineOptions; options: CheckOptions }; event: LadderItem; result: CheckReport };
   memory: { args: undefined; event: never; result: MemoryInfo & { device: DeviceMemory | null } };
   close: { args: undefined; event: never; result: undefined };
 }
+export type Calls = OwnCalls & { [C in keyof ModelCalls]: ModelCalls[C] & { event: never } };
 export type Method = keyof Calls;
 
 export type ToHost =

@@ -151,7 +151,7 @@ export class Tern {
   }
   // The text that the chat template makes of messages.
   format(messages: readonly Message[], options: { generate?: boolean } = {}): Promise<string> {
-    return this.connection.call('chatFormat', { messages, ...options });
+    return this.connection.call('chatFormat', { messages, addGenerationPrompt: options.generate ?? true });
   }
 
   // Vectors of texts, by an embedding model: close to each other where texts mean the same. One text gives one vector.

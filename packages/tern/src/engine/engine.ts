@@ -5,12 +5,12 @@
 import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, Module, type Exports, type ModuleCallbacks } from './module.js';
-import { fromModule, toModule } from './names.js';
+import { fromModule, snake, toModule } from './names.js';
 import { classify, embedImages, openTranscriber, place, see, speak, transcribe, type SegmentListener } from './media.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
   GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, Label, MemoryInfo, Message,
-  Model, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
+  Model, ModelCalls, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
   SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, Transcriber, TranscribeResult,
 } from './types.js';
 import { nextTask } from './task.js';
@@ -244,6 +244,13 @@ class WasmModel implements Model {
     return this.engine.module.result<T>();
   }
 
+  ask<C extends keyof ModelCalls>(call: C, args: ModelCalls[C]['args']): ModelCalls[C]['result'] {
+    const name = `web_${snake(call)}`;
+    const use = (x: Exports, at: number, n: number) =>
+      (x as unknown as Record<string, (model: number, at: number, n: number) => number>)[name]!(this.id, at, n);
+    return fromModule(this.#ask(toModule(args), use)) as ModelCalls[C]['result'];
+  }
+
   get info(): ModelInfo {
     this.#open();
     this.engine.call((x) => x.web_model_info(this.id));
@@ -254,7 +261,7 @@ class WasmModel implements Model {
     return Int32Array.from(this.#ask<{ ids: number[] }>({ ...options, text }, (x, at, n) => x.web_tokenize(this.id, at, n)).ids);
   }
   detokenize(ids: ArrayLike<number>, options: { special?: boolean } = {}): string {
-    return this.#ask({ ...options, ids: Array.from(ids) }, (x, at, n) => x.web_detokenize(this.id, at, n));
+    return this.ask('detokenize', { ...options, ids: Array.from(ids) });
   }
   chatTokens(messages: readonly Message[], options: { context?: number; answer?: number } = {}):
     { ids: Int32Array; dropped: number } {
@@ -265,7 +272,7 @@ class WasmModel implements Model {
     return Int32Array.from(this.#ask<{ ids: number[] }>(request, (x, at, n) => x.web_request_tokens(this.id, at, n)).ids);
   }
   chatFormat(messages: readonly Message[], { generate = true }: { generate?: boolean } = {}): string {
-    return this.#ask({ messages, add_generation_prompt: generate }, (x, at, n) => x.web_chat_format(this.id, at, n));
+    return this.ask('chatFormat', { messages, addGenerationPrompt: generate });
   }
 
   session(options: SessionOptions = {}): Session {

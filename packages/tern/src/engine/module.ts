@@ -14,7 +14,7 @@ const PAGES_MAX = 65536; // 4 GB
 const PAGES_MIN = 64;
 const THREADS_MAX = 16;
 
-export interface Exports {
+export interface Exports { // besides those of ModelCalls
   memory?: WebAssembly.Memory;
   _initialize(): void;
   threads_ready(): number;
@@ -30,10 +30,8 @@ export interface Exports {
   web_model_info(model: number): number;
   web_model_close(model: number): number;
   web_tokenize(model: number, json: number, n: number): number;
-  web_detokenize(model: number, json: number, n: number): number;
   web_chat_tokens(model: number, json: number, n: number): number;
   web_request_tokens(model: number, json: number, n: number): number;
-  web_chat_format(model: number, json: number, n: number): number;
   web_session_open(model: number, json: number, n: number): number;
   web_session_close(session: number): number;
   web_session_info(session: number): number;

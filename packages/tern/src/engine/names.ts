@@ -1,7 +1,7 @@
 // Names: tern.h's and the module's are snake_case, TypeScript's camelCase.
 import { TernError } from './error.js';
 
-const snake = (name: string): string => name.replace(/[A-Z]/g, (c) => '_' + c.toLowerCase());
+export const snake = (name: string): string => name.replace(/[A-Z]/g, (c) => '_' + c.toLowerCase());
 const camel = (name: string): string => name.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
 
 // The members that have a value, under the module's names. JSON would make null, which is no value, of NaN.

@@ -159,6 +159,13 @@ export interface ChatRequest {
 // the end of the call. call: which one, from 0.
 export interface Part { kind: 'text' | 'reasoning' | 'call' | 'arguments' | 'call_end'; call: number }
 
+// What a model does with an object of arguments, giving a value at once: by the names of apps/web's functions
+// (web_chat_format). Another one takes a line here, its function there and a method of Tern; nothing else lists them.
+export interface ModelCalls {
+  detokenize: { args: { ids: readonly number[]; special?: boolean }; result: string };
+  chatFormat: { args: { messages: readonly Message[]; addGenerationPrompt: boolean }; result: string };
+}
+
 export interface Model {
   readonly info: ModelInfo; // current: device and deviceMemory change
   // special: names of special tokens in the text become those tokens (false). bos: add the BOS token
@@ -171,6 +178,7 @@ export interface Model {
     { ids: Int32Array; dropped: number };
   // Tokens of a request with tools; no messages are dropped.
   requestTokens(request: ChatRequest): Int32Array;
+  ask<C extends keyof ModelCalls>(call: C, args: ModelCalls[C]['args']): ModelCalls[C]['result'];
   // generate: end with the prompt for an answer (true).
   chatFormat(messages: readonly Message[], options?: { generate?: boolean }): string;
   session(options?: SessionOptions): Session;
