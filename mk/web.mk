@@ -29,15 +29,17 @@ WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local
 WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SAMPLES -DTERN_NO_SCREENED_HEADS
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SAMPLES
 # Of each module, compressed: what a page has to load before anything else.
-WEB_GZIP_MAX = 570000
+WEB_GZIP_MAX = 560000
 web_gzip_max = $(if $(filter %check.wasm,$(1)),$$((2 * $(WEB_GZIP_MAX))),$(WEB_GZIP_MAX))
 
 # Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
 # differs from one build to the next.
 WEB_SRC   = $(sort $(filter-out %_scalar.c,$(OTHER_SRC)) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
-WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c compile.c jit_compile.c pattern_info.c config.c context.c error.c \
+# Without error.c, and without what only saves time: apps/web/web_left_out.c.
+WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,compile.c jit_compile.c pattern_info.c config.c context.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \
-            study.c valid_utf.c xclass.c few_tables.c few_ucd.c)
+            valid_utf.c xclass.c few_tables.c few_ucd.c)
+WEB_PCRE2_SEARCH = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c study.c)
 WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
 WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(WEB_DEPS)/include -Iapps/web/unicode \
              -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
@@ -150,20 +152,20 @@ endef
 # (base/os/os_wasm.c).
 WEB_LINK_threads = --import-memory --shared-memory --no-check-features --export=__stack_pointer \
                    --export-if-defined=__wasm_init_tls --export-if-defined=__tls_size
-.SECONDARY: $(WEB_OTHERS)
+.SECONDARY: $(WEB_OTHERS) $(WEB_PCRE2_SEARCH)
 $(foreach f,$(WEB_FLAVOURS) $(WEB_CHECKS),$(eval $(call web_flavour,$(f))))
 $(foreach f,$(WEB_FLAVOURS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_SRC) $(WEB_OTHERS)),$(f))))
 # Their own objects, and the flavour's.
 $(foreach f,$(WEB_CHECKS),$(eval $(call web_link,$(WEB_FILE_$(f)),$(call web_obj_$(f),$(WEB_CHECK_SRC)) \
     $(call web_obj_$(f:-check=),$(filter-out $(WEB_CHECK_SRC),$(WEB_SRC)) $(WEB_OTHERS)),$(f))))
-$(filter-out %few_ucd.c %few_tables.c,$(WEB_OTHERS)): $(WEB_DEPS)/include/pcre2.h ;
+$(filter-out %few_ucd.c %few_tables.c,$(WEB_OTHERS) $(WEB_PCRE2_SEARCH)): $(WEB_DEPS)/include/pcre2.h ;
 
 # The memory of a page (packages/tern/src/memory): src/store over the page's own SQLite, and no engine, which is
 # in the modules above. Of simd's objects what the linker finds a use for.
 WEB_MEMORY = $(WEB)/tern-memory.wasm
 WEB_MEMORY_SRC = $(STORE_SRC) $(sort $(wildcard apps/web/memory/*.c))
-WEB_MEMORY_OTHERS = src/session/embed/similarity.c apps/web/web_args.c apps/web/web_result.c $(sort $(wildcard apps/web/unicode/*.c)) \
-                    $(filter src/base/% src/memory/% src/kernels/cpu/%,$(WEB_SRC)) $(WEB_OTHERS)
+WEB_MEMORY_OTHERS = src/session/embed/similarity.c apps/web/web_args.c apps/web/web_left_out.c apps/web/web_result.c $(sort $(wildcard apps/web/unicode/*.c)) \
+                    $(filter src/base/% src/memory/% src/kernels/cpu/%,$(WEB_SRC)) $(WEB_OTHERS) $(WEB_PCRE2_SEARCH)
 WEB_FLAGS_memory = $(WEB_FLAGS_simd) -Iapps/web/memory
 $(eval $(call web_flavour,memory))
 WEB_AFTER_memory = $(WEB)/wasm_loops
