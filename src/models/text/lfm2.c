@@ -169,7 +169,9 @@ static tern_status read_codes(const tern_config_source *s, tern_config *c, tern_
                          v->n_text, v->n_codes, v->n_values, c->n_vocab);
     if (audio_step != (double)step)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "config.json: audio_step %g is not supported (1 is)", audio_step);
+                         "config.json: audio_step %g is not supported (1 is): RoPE's position "
+                         "grows by it with each frame",
+                         audio_step);
     tern_config_int(s, "speech.frames_are_places", NULL, &places);
     v->frames_are_places = s->file->kind == TERN_FILE_GGUF
                                ? places != 0
