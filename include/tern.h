@@ -2,7 +2,8 @@
 // run a model: open it, generate text, hold conversations. tern_embed.h is for vectors of texts and
 // rerankers, tern_image.h and tern_audio.h for images and sounds, tern_agent.h for models that call
 // tools, tern_memory.h for stores of texts, tern_train.h for training, and tern_tools.h for
-// converting, inspecting and evaluating models; each of them includes this one.
+// converting, inspecting and evaluating models, chains to draft from, and safe writing of files;
+// each of them includes this one.
 //
 // Two objects. A *model* is an opened file: mapped weights, tokenizer, chat template, graph; it
 // never changes after opening and may be shared by any number of threads. A *session* is one
@@ -93,6 +94,21 @@ typedef bool (*tern_progress_fn)(void *user, const char *phase, double fraction)
 // generation then ends with TERN_OK and TERN_STOP_CALLER, everything else with TERN_ERR_CANCELLED.
 typedef bool (*tern_text_fn)(void *user, const char *text, size_t n_bytes);
 
+// A file's bytes in memory.
+typedef struct tern_bytes {
+    const void *bytes;
+    size_t n_bytes; // 0: there is no such file
+} tern_bytes;
+
+// What the library says beside results and errors: one line for people, without a newline. From any
+// thread that uses the model; it must not call the library with objects of that model.
+typedef enum tern_log_level {
+    TERN_LOG_DEBUG = 0, // what each answer took, sessions that are opened
+    TERN_LOG_INFO,      // which model was opened, where it runs
+    TERN_LOG_WARN,      // what is not as one would expect: a guessed template, a lost device
+} tern_log_level;
+typedef void (*tern_log_fn)(void *user, tern_log_level level, const char *line);
+
 // The format of a report; DOT is for graphs only.
 typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_DOT } tern_format;
 
@@ -107,13 +123,7 @@ typedef enum tern_format { TERN_FORMAT_TEXT = 0, TERN_FORMAT_JSON, TERN_FORMAT_D
 // Objects are as valid as after any other failure: a session has the tokens that were computed, a
 // group may be stepped again, no file was changed, a training run has written a checkpoint.
 //
-//     static tern_cancel stop;
-//     tern_model *model = NULL;
-//     tern_error err = {0};
-//     tern_cancel_watch(&stop); // and tern_cancel_request(&stop) in a handler of SIGINT
-//     if (tern_model_open(&model, "model.gguf", NULL, &err) == TERN_ERR_CANCELLED)
-//         puts("stopped");
-//     tern_cancel_watch(NULL);
+// examples/cancel.c stops at Ctrl-C.
 typedef struct tern_cancel {
     int32_t is_requested; // only for the functions below
 } tern_cancel;
@@ -124,23 +134,6 @@ TERN_API void tern_cancel_reset(tern_cancel *cancel); // takes the request back
 // to the next call of this function. NULL: nothing is watched. Returns the request that was watched
 // before.
 TERN_API tern_cancel *tern_cancel_watch(tern_cancel *cancel);
-
-// ---- Writing files -----------------------------------------------------------------------------
-
-// Every file that the library writes goes into a private folder next to its destination, is synced,
-// and is renamed when complete. Until then the old file stays unchanged, whatever fails. A symbolic
-// link's target is replaced, not the link; devices, pipes and /dev/stdout are written to directly.
-TERN_API tern_status tern_file_write(const char *path, const void *bytes, size_t n,
-                                     tern_error *err);
-
-// The same in pieces.
-typedef struct tern_output tern_output;
-TERN_API tern_status tern_output_open(tern_output **out, const char *path, tern_error *err);
-TERN_API tern_status tern_output_write(tern_output *output, const void *bytes, size_t n,
-                                       tern_error *err);
-TERN_API tern_status tern_output_finish(tern_output *output, tern_error *err);
-// NULL is allowed. Unless finish succeeded, the destination is unchanged.
-TERN_API void tern_output_close(tern_output *output);
 
 // ---- Models ------------------------------------------------------------------------------------
 
@@ -169,6 +162,8 @@ typedef struct tern_lora {
     const char *path;
     float scale; // 0: 1; multiplied by the adapter's own scale
     bool off;    // checked but not applied, whatever the scale: an effective scale of 0
+    // Not empty: a GGUF in memory; path is then its name in messages. Not used after opening.
+    tern_bytes bytes;
 } tern_lora;
 
 // How a GPU is found and used, through WebGPU. The library reads no environment variables, and no
@@ -225,10 +220,17 @@ typedef struct tern_model_desc {
     const tern_lora *loras;
     size_t n_loras;
     tern_progress_fn on_progress;
-    void *user;
+    void *user; // of all callbacks here
     // The vision part of a GGUF (llama.cpp's mmproj). NULL: the file beside the model,
     // mmproj-NAME.gguf for NAME.gguf or the only mmproj*.gguf, if it fits the model; "": none.
     const char *mmproj;
+    // Not empty: a GGUF in memory, instead of the file; path is then its name in messages. Bytes
+    // that begin at a multiple of 64, as a mapping does, are used where they are, others are
+    // copied. They must stay as they are until on_release is called, once: when nothing uses the
+    // model any more, or before a failure to open it returns.
+    tern_bytes bytes, mmproj_bytes;
+    void (*on_release)(void *user);
+    tern_log_fn on_log; // as long as the model lives; NULL: nothing is said
 } tern_model_desc;
 
 // path: a .gguf file (or the first of a split set), or a Hugging Face folder; with vocab_only also
@@ -290,6 +292,35 @@ typedef struct tern_model_info {
     int32_t top_k;
 } tern_model_info;
 TERN_API void tern_model_get_info(const tern_model *model, tern_model_info *info);
+
+// What the model's file says about itself: the keys of a GGUF ("general.name",
+// "llama.rope.freq_base", "tokenizer.ggml.tokens"), or of a folder's config.json, where nested ones
+// are joined by points
+// ("rope_scaling.factor"). Strings live as long as the model.
+typedef enum tern_metadata_kind {
+    TERN_METADATA_STRING = 0,
+    TERN_METADATA_INT,
+    TERN_METADATA_FLOAT,
+    TERN_METADATA_BOOL,
+    TERN_METADATA_ARRAY,
+} tern_metadata_kind;
+typedef struct tern_metadata {
+    const char *key; // terminated
+    tern_metadata_kind kind;
+    const char *text; // STRING: not terminated, n bytes; else NULL
+    size_t n;         // bytes of a string, elements of an array; else 1
+    int64_t integer;  // INT; BOOL: 0 or 1
+    double number;    // INT (rounded), FLOAT and BOOL
+} tern_metadata;
+TERN_API size_t tern_model_n_metadata(const tern_model *model);
+// The i-th one, in the file's order. False, and *out is zeros: there is no such one.
+TERN_API bool tern_model_metadata_at(const tern_model *model, size_t i, tern_metadata *out);
+// The value of a key.
+TERN_API bool tern_model_metadata(const tern_model *model, const char *key, tern_metadata *out);
+// Element i of an array, under the array's key. False also where an element is an array or an
+// object.
+TERN_API bool tern_model_metadata_element(const tern_model *model, const char *key, size_t i,
+                                          tern_metadata *out);
 
 // What a model does with images and sound (tern_image.h, tern_audio.h); zero, false and -1 where it
 // has nothing of the kind.
@@ -482,37 +513,10 @@ TERN_API tern_status tern_grammar_check(tern_grammar *grammar, const char *text,
 TERN_API tern_status tern_grammar_mask(tern_grammar *grammar, const char *text, size_t n_bytes,
                                        uint64_t *bits, size_t n_words, tern_error *err);
 
-// ---- Chains ------------------------------------------------------------------------------------
-
-// A table of chains: short runs of tokens that often follow one another, mined from a corpus by
-// `tern mine` and stored in "chain-buckets.bin" (docs/formats.md). Speculation drafts from it. It
-// never changes after opening and may be shared by any number of threads. tern_tools.h has the
-// mining.
-typedef struct tern_chains tern_chains;
-
-typedef struct tern_chain {
-    const int32_t *tokens; // live as long as the table
-    int32_t n_tokens;      // 0: an empty bucket
-    float confidence;      // mean probability of the tokens after the first, 0..1 as mined
-    // [n_tokens] the probability of each token given those before it, in 255ths; the first is 0.
-    // NULL: unknown.
-    const uint8_t *chances;
-} tern_chain;
-
-TERN_API tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err);
-// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, without
-// chances; otherwise one of version 2 (65535 entries, 16 tokens), where the confidence stands in
-// for unknown chances.
-TERN_API tern_status tern_chains_create(tern_chains **out, const tern_chain *entries,
-                                        size_t n_entries, tern_error *err);
-TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path, tern_error *err);
-TERN_API void tern_chains_close(tern_chains *chains); // NULL is allowed
-TERN_API int tern_chains_version(const tern_chains *chains);
-TERN_API const tern_chain *tern_chains_entries(const tern_chains *chains, size_t *n_entries);
-
 // ---- Sessions ----------------------------------------------------------------------------------
 
 typedef struct tern_session tern_session;
+typedef struct tern_chains tern_chains; // runs of tokens to draft from: tern_tools.h
 
 typedef enum tern_kv_type {
     TERN_KV_AUTO = 0, // F32 while the whole cache stays below 64 MiB, else F16
@@ -567,6 +571,10 @@ TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
 // running call, as tern_session_cancel does, and the session is closed when that call returns.
 TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session); // does nothing while it generates
+// Drops what comes after the first n_tokens of the timeline, which must have that many. What comes
+// next is computed as if the rest had never been: models with fixed-size states may compute some of
+// what stays again.
+TERN_API tern_status tern_session_truncate(tern_session *session, size_t n_tokens, tern_error *err);
 // Stops what the session is doing (generating, reading a prompt, scoring, saving ...), as described
 // under Cancelling: may be called from any thread and from a signal handler, at any time before the
 // session is closed. A generation in a group ends with the group's next call, or when the step that
@@ -600,10 +608,14 @@ TERN_API const char *tern_session_notice(tern_session *session);
 TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids, size_t n_ids,
                                        size_t *n_reused, tern_error *err);
 
-// Appends ids to the timeline; logits (may be NULL) gets [n_ids, n_vocab] floats: the logits of the
+// Appends ids to the timeline; logits (NULL: none) gets [n_ids, n_vocab] floats: the logits of the
 // token after each id.
 TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
                                          float *logits, tern_error *err);
+// The logits of the token after the timeline's last one, [n_vocab] floats. Its last token is
+// computed again.
+TERN_API tern_status tern_session_last_logits(tern_session *session, float *logits,
+                                              tern_error *err);
 
 typedef struct tern_target_score {
     double logprob; // ln p of the target
@@ -710,6 +722,20 @@ typedef struct tern_logit_bias {
     float bias;
 } tern_logit_bias;
 
+// The scores of the next token, for a sampler or a logits processor of the caller's own.
+typedef struct tern_logits {
+    float *logits;      // [n_vocab] may be changed: -INFINITY excludes a token
+    const int32_t *ids; // [n_ids] the timeline: the prompt and the answer so far
+    size_t n_ids, n_generated;
+    int32_t n_vocab;
+} tern_logits;
+#define TERN_LOGITS_SAMPLE (-1)
+#define TERN_LOGITS_STOP   (-2)
+// Called before each token is chosen, with the model's scores; tokens that a grammar excludes are
+// at -INFINITY. Returns the token to take, or TERN_LOGITS_SAMPLE: `sampling` and the other params
+// choose by the scores as they are now; or TERN_LOGITS_STOP: it ends with TERN_STOP_CALLER.
+typedef int32_t (*tern_logits_fn)(void *user, const tern_logits *at);
+
 typedef struct tern_generate_params {
     const tern_sampling *sampling; // NULL: tern_sampling_default()
     int32_t max_tokens;            // 0: until the model ends its text or the context is full;
@@ -745,7 +771,12 @@ typedef struct tern_generate_params {
     size_t n_dry_sequence_breakers;
     tern_text_fn on_text; // receives whole characters as they are generated; NULL: none
     tern_end_fn on_end;   // for tern_group_add; elsewhere it is not called. NULL: none
-    void *user;           // of both
+    void *user;           // of all callbacks here
+    // The ids, or the text, follow the session's timeline instead of replacing it; there may be
+    // none. A text then begins without BOS, unless the timeline is empty.
+    bool append;
+    tern_progress_fn on_progress; // while the prompt is read; its phase is "prompt". NULL: none
+    tern_logits_fn on_logits;     // NULL: none. Drafts of a device are off with it
 } tern_generate_params;
 #define TERN_TOP_LOGPROBS_MAX 20
 #define TERN_BAD_WORDS_MAX    1024
@@ -788,18 +819,8 @@ TERN_API tern_status tern_rank_logprobs(const float *logits, int32_t n_vocab, in
 // of them gets its next token (with a draft: tokens), and the weights are read once for all.
 // Prompts are computed in pieces within these steps, in turn, so that a long one does not stall the
 // others. Each session generates exactly what it would alone, to the bit. One thread at a time may
-// use a group and the sessions that run in it; another group may share the model.
-//
-//     tern_group *group;
-//     tern_session *session = NULL; // open one for each text
-//     const int32_t ids[] = {1, 2, 3};
-//     size_t n_running = 1;
-//     tern_error err = {0};
-//     tern_generate_params params = {0};
-//     params.on_text = on_text;
-//     if (tern_group_open(&group, NULL, NULL, &err) == TERN_OK &&
-//         tern_group_add(group, session, ids, 3, &params, &err) == TERN_OK)
-//         while (n_running > 0 && tern_group_step(group, &n_running, &err) == TERN_OK) {}
+// use a group and the sessions that run in it; another group may share the model. examples/many.c
+// shows it.
 typedef struct tern_group tern_group;
 
 typedef struct tern_group_desc {
@@ -878,6 +899,11 @@ TERN_API tern_status tern_session_load(tern_session *session, const char *path, 
 // The tokens of the timeline in a file that the session could load. The states are not read.
 TERN_API tern_status tern_session_peek(tern_session *session, const char *path, tern_ids *out,
                                        tern_error *err);
+// The same in memory: save passes the file's bytes to on_bytes, in pieces.
+TERN_API tern_status tern_session_save_bytes(tern_session *session, tern_text_fn on_bytes,
+                                             void *user, tern_error *err);
+TERN_API tern_status tern_session_load_bytes(tern_session *session, const void *bytes,
+                                             size_t n_bytes, tern_error *err);
 // A number that identifies which saved files the session can load: for names of files and folders.
 TERN_API tern_status tern_session_digest(tern_session *session, uint64_t *digest, tern_error *err);
 
@@ -896,6 +922,18 @@ typedef struct tern_chat_limits {
 TERN_API tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
                                       size_t n_messages, const tern_chat_limits *limits,
                                       tern_ids *out, tern_error *err);
+// The same for a request in JSON, as tern_chat_format_json takes it, with tools, calls and results.
+typedef struct tern_chat_request {
+    const char *json;
+    size_t n_bytes;
+    // [n_images] those of its parts of the types "image", "image_url" and "input_image", in order.
+    tern_image_tokens *const *images;
+    size_t n_images;
+} tern_chat_request;
+TERN_API tern_status tern_chat_tokens_json(const tern_model *model,
+                                           const tern_chat_request *request,
+                                           const tern_chat_limits *limits, tern_ids *out,
+                                           tern_error *err);
 
 typedef struct tern_chat_stats {
     size_t n_dropped; // oldest messages that no longer fitted when the answer ended

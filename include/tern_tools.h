@@ -267,6 +267,31 @@ TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_des
 TERN_API tern_status tern_eval_paper(const char *path, tern_format format, tern_text_fn on_text,
                                      void *user, tern_error *err);
 
+// ---- Chains ------------------------------------------------------------------------------------
+
+// A table of chains: short runs of tokens that often follow one another, mined from a corpus by
+// `tern mine` and stored in "chain-buckets.bin" (docs/formats.md). Speculation drafts from it. It
+// never changes after opening and may be shared by any number of threads.
+typedef struct tern_chain {
+    const int32_t *tokens; // live as long as the table
+    int32_t n_tokens;      // 0: an empty bucket
+    float confidence;      // mean probability of the tokens after the first, 0..1 as mined
+    // [n_tokens] the probability of each token given those before it, in 255ths; the first is 0.
+    // NULL: unknown.
+    const uint8_t *chances;
+} tern_chain;
+
+TERN_API tern_status tern_chains_open(tern_chains **out, const char *path, tern_error *err);
+// From entries, which are copied: up to 256 of at most 8 tokens make a table of version 1, without
+// chances; otherwise one of version 2 (65535 entries, 16 tokens), where the confidence stands in
+// for unknown chances.
+TERN_API tern_status tern_chains_create(tern_chains **out, const tern_chain *entries,
+                                        size_t n_entries, tern_error *err);
+TERN_API tern_status tern_chains_save(const tern_chains *chains, const char *path, tern_error *err);
+TERN_API void tern_chains_close(tern_chains *chains); // NULL is allowed
+TERN_API int tern_chains_version(const tern_chains *chains);
+TERN_API const tern_chain *tern_chains_entries(const tern_chains *chains, size_t *n_entries);
+
 // ---- Mining chains -----------------------------------------------------------------------------
 
 typedef struct tern_mine_desc {
@@ -378,6 +403,23 @@ typedef struct tern_datagen_stats {
 // threads may use the model meanwhile. stats: NULL is allowed.
 TERN_API tern_status tern_datagen(tern_model *model, const tern_datagen_desc *desc,
                                   tern_datagen_stats *stats, tern_error *err);
+
+// ---- Writing files -----------------------------------------------------------------------------
+
+// Every file that the library writes goes into a private folder next to its destination, is synced,
+// and is renamed when complete. Until then the old file stays unchanged, whatever fails. A symbolic
+// link's target is replaced, not the link; devices, pipes and /dev/stdout are written to directly.
+TERN_API tern_status tern_file_write(const char *path, const void *bytes, size_t n,
+                                     tern_error *err);
+
+// The same in pieces.
+typedef struct tern_output tern_output;
+TERN_API tern_status tern_output_open(tern_output **out, const char *path, tern_error *err);
+TERN_API tern_status tern_output_write(tern_output *output, const void *bytes, size_t n,
+                                       tern_error *err);
+TERN_API tern_status tern_output_finish(tern_output *output, tern_error *err);
+// NULL is allowed. Unless finish succeeded, the destination is unchanged.
+TERN_API void tern_output_close(tern_output *output);
 
 // ---- Devices and the machine -------------------------------------------------------------------
 

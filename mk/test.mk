@@ -6,7 +6,7 @@ TEST_JOBS ?= $(shell nproc)
 TESTS ?=
 # Scripts that take the program (and a tiny model), one after the other, but for those that run beside them
 # and those of other targets.
-SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi web_build) \
+SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi programs web_build) \
                 tests/agent_test.py tests/haproxy_test.py,$(wildcard tests/*_test.sh tests/*/*_test.sh tests/*_test.py tests/serve/*_test.py))
 .PHONY: test
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-test python-test static-test fuzz-replay ## the tests that every change must pass
@@ -44,10 +44,10 @@ SHADERS = '!gpu_token_' '!gpu_schedules_' '!gpu_wide_products' '!gpu_ternary_pro
 print-asan-flags:
 	@echo '$(ASAN_FLAGS)'
 asan: ## the tests under the address and undefined-behaviour sanitizers
-	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/tern_tests
+	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/tern_tests programs-test
 	build/asan/tern_tests -j $(TEST_JOBS) $(SHADERS) $(TESTS)
 tsan: ## the tests under the thread sanitizer
-	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests
+	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests programs-test
 	build/tsan/tern_tests -j $(TEST_JOBS) $(TESTS)
 
 lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, names of symbols, what the library may call, paths, format, mutants, docs
@@ -115,10 +115,10 @@ $(BUILD)/obj/tests/wasm/unicode_web.o: $(BUILD)/gen/unicode_tables.inc
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
 	$< $@ 2b
 
-.PHONY: header-test
-# Each public header compiles alone, in C and in C++; the examples are built against it.
-header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf
+.PHONY: header-test programs-test
+# Each public header compiles alone, in C and in C++.
+header-test: $(BUILD)/public/libtern.a $(BUILD)/tiny.gguf programs-test
 	tests/header_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) $(LIBS)
-	for name in hello many; do $(CC) -std=c11 -Wall -Wextra -Iinclude -o $(BUILD)/$$name examples/$$name.c \
-	    $(BUILD)/public/libtern.a $(LIBS) || exit 1; done
-	$(BUILD)/many $(BUILD)/tiny.gguf the and >$(BUILD)/many.log && test "$$(grep -c 'tokens\]' $(BUILD)/many.log)" = 2
+# Programs on the headers alone, and the examples; with the flags of the library, which may be sanitizers'.
+programs-test: $(BUILD)/libtern.a $(BUILD)/tiny.gguf
+	tests/programs_test.sh $(BUILD) $(BUILD)/tiny.gguf $(CC) $(CXX) "$(EXTRA_CFLAGS)" $(LIBS)

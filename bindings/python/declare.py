@@ -136,8 +136,8 @@ class Header:
         text = re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.S)).replace("\\\n", " ")
         found = re.search(r"#define TERN_STATUS_MAP\(ROW\)([^\n]*)", text)
         self.status_map = found[1] if found else ""
-        for name, value in re.findall(r"#define (TERN_[A-Z_]+) (\d+)\s*\n", text):
-            self.constants[name] = int(value)
+        for name, value in re.findall(r"#define (TERN_[A-Z_]+) +(\d+|\(-\d+\))\s*\n", text):
+            self.constants[name] = int(value.strip("()"))
         text = re.sub(r"#if defined\(_WIN32\).*?#endif|#ifdef __cplusplus.*?#endif", "", text, flags=re.S)
         text = re.sub(r"^\s*#[^\n]*", "", text, flags=re.M)
         # A struct may be pointed at by name before it is declared.

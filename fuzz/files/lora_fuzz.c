@@ -30,7 +30,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t room, unsigned s
 static void read_adapter(const char *path) {
     tern_adapters set = {0};
     tern_error err = {0};
-    tern_status status = tern_adapters_read(&set, path, 1, base, arch, &config, &err);
+    const tern_lora lora = {.path = path};
+    tern_status status = tern_adapters_add(&set, &lora, base, arch, &config, &err);
     fuzz_require(status == TERN_OK || err.message[0]);
     for (size_t i = 0; status == TERN_OK && i < set.n; i++) {
         const tern_adapter *p = &set.list[i];

@@ -26,6 +26,7 @@
 #define TERN_FORMATS_CHAINS_H
 
 #include "base/status.h"
+#include "tern_tools.h"
 
 #define TERN_CHAINS_V1_ENTRIES 256
 #define TERN_CHAINS_V1_LENGTH  8

@@ -46,6 +46,7 @@ void tern_file_close(tern_file *file) {
         tern_name_index_free(&p->tensor_index);
         tern_name_index_free(&p->meta_index);
         tern_arena_free(&p->pool);
+        tern_free(p->copy);
         tern_free(p);
     }
     tern_free(file);
@@ -167,13 +168,7 @@ size_t tern_meta_type_bytes(tern_meta_type type) {
     return 0;
 }
 
-typedef struct number {
-    enum { NOT_A_NUMBER, IS_INT, IS_FLOAT, IS_BOOL } kind;
-    int64_t i;
-    double f;
-} number;
-
-static number read_number(tern_meta_type type, const uint8_t *p) {
+static tern_meta_number read_number(tern_meta_type type, const uint8_t *p) {
     union {
         uint8_t u8;
         int8_t i8;
@@ -187,7 +182,7 @@ static number read_number(tern_meta_type type, const uint8_t *p) {
         double f64;
     } v = {0};
     size_t bytes = tern_meta_type_bytes(type);
-    if (bytes == 0) return (number){.kind = NOT_A_NUMBER};
+    if (bytes == 0) return (tern_meta_number){.kind = TERN_META_NO_NUMBER};
     memcpy(&v, p, bytes);
     int64_t i = 0;
     switch (type) {
@@ -198,40 +193,40 @@ static number read_number(tern_meta_type type, const uint8_t *p) {
     case TERN_META_U32: i = v.u32; break;
     case TERN_META_I32: i = v.i32; break;
     case TERN_META_I64: i = v.i64; break;
-    case TERN_META_BOOL: return (number){IS_BOOL, v.u8 != 0, v.u8 != 0};
-    case TERN_META_F32: return (number){IS_FLOAT, 0, v.f32};
-    case TERN_META_F64: return (number){IS_FLOAT, 0, v.f64};
+    case TERN_META_BOOL: return (tern_meta_number){TERN_META_IS_BOOL, v.u8 != 0, v.u8 != 0};
+    case TERN_META_F32: return (tern_meta_number){TERN_META_IS_FLOAT, 0, v.f32};
+    case TERN_META_F64: return (tern_meta_number){TERN_META_IS_FLOAT, 0, v.f64};
     case TERN_META_U64:
-        if (v.u64 > INT64_MAX) return (number){IS_FLOAT, 0, (double)v.u64};
+        if (v.u64 > INT64_MAX) return (tern_meta_number){TERN_META_IS_FLOAT, 0, (double)v.u64};
         i = v.i64;
         break;
-    default: return (number){.kind = NOT_A_NUMBER};
+    default: return (tern_meta_number){.kind = TERN_META_NO_NUMBER};
     }
-    return (number){IS_INT, i, (double)i};
+    return (tern_meta_number){TERN_META_IS_INT, i, (double)i};
 }
 
-static number meta_number(const tern_file *file, const char *key) {
+static tern_meta_number meta_number(const tern_file *file, const char *key) {
     const tern_meta *m = tern_file_meta(file, key);
-    return m ? read_number(m->type, m->data) : (number){.kind = NOT_A_NUMBER};
+    return m ? read_number(m->type, m->data) : (tern_meta_number){.kind = TERN_META_NO_NUMBER};
 }
 
 bool tern_file_meta_int(const tern_file *file, const char *key, int64_t *value) {
-    number v = meta_number(file, key);
-    if (v.kind == IS_INT) *value = v.i;
-    return v.kind == IS_INT;
+    tern_meta_number v = meta_number(file, key);
+    if (v.kind == TERN_META_IS_INT) *value = v.i;
+    return v.kind == TERN_META_IS_INT;
 }
 
 bool tern_file_meta_float(const tern_file *file, const char *key, double *value) {
-    number v = meta_number(file, key);
-    bool ok = v.kind == IS_INT || v.kind == IS_FLOAT;
+    tern_meta_number v = meta_number(file, key);
+    bool ok = v.kind == TERN_META_IS_INT || v.kind == TERN_META_IS_FLOAT;
     if (ok) *value = v.f;
     return ok;
 }
 
 bool tern_file_meta_bool(const tern_file *file, const char *key, bool *value) {
-    number v = meta_number(file, key);
-    if (v.kind == IS_BOOL) *value = v.i != 0;
-    return v.kind == IS_BOOL;
+    tern_meta_number v = meta_number(file, key);
+    if (v.kind == TERN_META_IS_BOOL) *value = v.i != 0;
+    return v.kind == TERN_META_IS_BOOL;
 }
 
 bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value) {
@@ -241,13 +236,20 @@ bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value)
     return true;
 }
 
+tern_meta_number tern_meta_number_at(const tern_meta *meta, uint64_t i) {
+    const bool is_array = meta->type == TERN_META_ARRAY;
+    const tern_meta_type type = is_array ? meta->element_type : meta->type;
+    const size_t bytes = tern_meta_type_bytes(type); // 0: strings, arrays
+    if (bytes == 0 || i >= (is_array ? meta->n : 1))
+        return (tern_meta_number){.kind = TERN_META_NO_NUMBER};
+    return read_number(type, (const uint8_t *)meta->data + i * bytes);
+}
+
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value) {
-    if (meta->type != TERN_META_ARRAY || i >= meta->n) return false;
-    size_t bytes = tern_meta_type_bytes(meta->element_type);
-    if (bytes == 0) return false; // strings, arrays
-    number v = read_number(meta->element_type, (const uint8_t *)meta->data + i * bytes);
-    *value = v.f;
-    return v.kind != NOT_A_NUMBER;
+    if (meta->type != TERN_META_ARRAY) return false;
+    tern_meta_number v = tern_meta_number_at(meta, i);
+    if (v.kind != TERN_META_NO_NUMBER) *value = v.f;
+    return v.kind != TERN_META_NO_NUMBER;
 }
 
 // ---- Tensors as matrices -----------------------------------------------------------------------

@@ -70,6 +70,7 @@ struct tern_file_private {
     tern_mapping *maps; // texts
     size_t n_maps, maps_capacity, tensors_capacity;
     tern_arena pool;
+    uint8_t *copy; // of a file in memory; NULL: none
     tern_name_index tensor_index, meta_index;
 };
 
@@ -104,6 +105,8 @@ tern_status tern_gguf_settle_sizes(tern_tensor *tensors, const uint64_t *offsets
                                    uint64_t n_data, uint64_t alignment, tern_error *err);
 // Opens path and, if it is the first of a split set, all the others.
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err);
+// The same for one file in memory, which must stay.
+tern_status tern_gguf_open_blob(tern_file *file, const tern_blob *all, tern_error *err);
 
 // A tokenizer.json alone, under any name.
 tern_status tern_hf_open_tokenizer(tern_file *file, const char *folder, const char *name,

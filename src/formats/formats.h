@@ -83,6 +83,10 @@ typedef struct tern_file {
 } tern_file;
 
 tern_status tern_file_open(tern_file **out, const char *path, tern_error *err);
+// A GGUF in memory, which is copied unless its address is a multiple of 64; else it must stay as
+// long as the file is open. name: for messages; NULL: "memory".
+tern_status tern_file_open_bytes(tern_file **out, const char *name, const tern_bytes *bytes,
+                                 tern_error *err);
 // Also whisper.cpp's ggml-*.bin, which only conversion reads (whisper_bin.c).
 tern_status tern_file_open_foreign(tern_file **out, const char *path, tern_error *err);
 // A folder may have only a config or a tokenizer. For callers that need weights: fails if it has
@@ -107,6 +111,13 @@ bool tern_file_meta_str(const tern_file *file, const char *key, tern_str *value)
 size_t tern_meta_type_bytes(tern_meta_type type);
 // Element i of an array of numbers, converted.
 bool tern_meta_element(const tern_meta *meta, uint64_t i, double *value);
+// A number or a bool as it is: of a single value (i is 0), or element i of an array.
+typedef struct tern_meta_number {
+    enum { TERN_META_NO_NUMBER, TERN_META_IS_INT, TERN_META_IS_FLOAT, TERN_META_IS_BOOL } kind;
+    int64_t i; // of INT and BOOL
+    double f;
+} tern_meta_number;
+tern_meta_number tern_meta_number_at(const tern_meta *meta, uint64_t i);
 
 tern_matrix tern_tensor_matrix(const tern_tensor *t); // rows of all dimensions but the first
 // Decodes all of it to floats.

@@ -46,10 +46,20 @@ static tern_status open_any(tern_file *file, const char *path, tern_error *err) 
     return tern_gguf_open_files(file, path, err);
 }
 
-tern_status tern_file_open_with(tern_file **out, const char *path, tern_parse_fn *foreign,
-                                tern_error *err) {
-    tern_file *file;
-    *out = NULL;
+// Kernels read tensors in place, so they must be aligned.
+static tern_status open_bytes(tern_file *file, const tern_bytes *bytes, tern_error *err) {
+    const void *at = bytes->bytes;
+    if ((uintptr_t)at % 64 != 0) {
+        file->priv->copy = tern_alloc_open(TERN_MEM_FILE, bytes->n_bytes);
+        if (!file->priv->copy) return tern_fail_memory(err, bytes->n_bytes);
+        memcpy(file->priv->copy, at, bytes->n_bytes);
+        at = file->priv->copy;
+    }
+    const tern_blob all = tern_blob_of(at, bytes->n_bytes);
+    return tern_gguf_open_blob(file, &all, err);
+}
+
+static tern_status check_order(const char *path, tern_error *err) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     // Otherwise a GGUF would seem big-endian, and a safetensors' header longer than the file.
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -57,6 +67,30 @@ tern_status tern_file_open_with(tern_file **out, const char *path, tern_parse_fn
                      "big-endian",
                      path);
 #endif
+    (void)path, (void)err;
+    return TERN_OK;
+}
+
+tern_status tern_file_open_bytes(tern_file **out, const char *name, const tern_bytes *bytes,
+                                 tern_error *err) {
+    tern_file *file;
+    *out = NULL;
+    if (!name) name = "memory";
+    TERN_TRY(check_order(name, err));
+    TERN_TRY(tern_file_new(&file, name, err));
+    tern_status status = open_bytes(file, bytes, err);
+    if (status == TERN_OK)
+        *out = file;
+    else
+        tern_file_close(file);
+    return status;
+}
+
+tern_status tern_file_open_with(tern_file **out, const char *path, tern_parse_fn *foreign,
+                                tern_error *err) {
+    tern_file *file;
+    *out = NULL;
+    TERN_TRY(check_order(path, err));
     TERN_TRY(tern_file_new(&file, path, err));
     file->priv->foreign = foreign;
     tern_status status = open_any(file, path, err);

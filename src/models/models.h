@@ -566,10 +566,6 @@ typedef struct tern_adapters {
 // base: the model that they are for; the rows of B are put in its order.
 tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const tern_file *base,
                               const tern_arch *arch, const tern_config *c, tern_error *err);
-// The same, with path and scale.
-tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale,
-                               const tern_file *base, const tern_arch *arch, const tern_config *c,
-                               tern_error *err);
 void tern_adapters_free(tern_adapters *set);
 const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *weight);
 int64_t tern_adapters_rank(const void *set, const char *weight); // for tern_pass_low_rank

@@ -77,9 +77,14 @@ tern_status tern_leases_settle(const tern_work *work, int32_t n_work, const char
     tern_mutex_lock(&m->lock);
     for (int32_t i = 0; i < n_work; i++) leave_lost(work[i].lease);
     tern_status status = tern_placement_find(m, why, done, err);
-    for (int32_t i = 0; status == TERN_OK && *done && i < n_work; i++)
+    const tern_lease *moved = NULL;
+    for (int32_t i = 0; status == TERN_OK && *done && i < n_work; i++) {
+        const bool was_told = work[i].lease->moved;
         status = settle_again(work[i].lease, why, err);
+        if (!was_told && work[i].lease->moved) moved = work[i].lease;
+    }
     tern_mutex_unlock(&m->lock);
+    if (moved) tern_model_log(m, TERN_LOG_WARN, "%s", moved->notice);
     return status;
 }
 

@@ -401,10 +401,16 @@ static void pool_as(tern_config *c, tern_pooling pooling) {
     c->appends_eos = pooling == TERN_POOLING_LAST;
 }
 
+static tern_status open_file(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    if (desc->bytes.n_bytes) return tern_file_open_bytes(&m->file, m->path, &desc->bytes, err);
+    return tern_file_open(&m->file, m->path, err);
+}
+
 // All steps that need no device. desc is not needed afterwards.
 static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_error *err) {
-    TERN_TRY(tern_file_open(&m->file, m->path, err)); // its messages name the file
+    TERN_TRY(open_file(m, desc, err)); // its messages name the file
     tern_status status = TERN_OK;
+    TERN_TRY_GOTO(tern_model_read_keys(m, err));
     if (desc->vocab_only) {
         if (has_tokenizer(m->file))
             TERN_TRY_GOTO(open_text(m, desc, err));
@@ -414,7 +420,10 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     }
     TERN_TRY_GOTO(tern_file_need_weights(m->file, err));
     TERN_TRY_GOTO(tern_arch_read(m->file, &m->arch, &m->config, err));
-    TERN_TRY_GOTO(tern_tower_add(m->file, m->path, &m->arch, &m->config, desc->mmproj, err));
+    const tern_tower_source tower = {.model = desc->bytes.n_bytes ? NULL : m->path,
+                                     .mmproj = desc->mmproj,
+                                     .bytes = &desc->mmproj_bytes};
+    TERN_TRY_GOTO(tern_tower_add(m->file, &tower, &m->arch, &m->config, err));
     if (desc->pooling != TERN_POOLING_NONE) pool_as(&m->config, desc->pooling);
     TERN_TRY_GOTO(open_text(m, desc, err));
     TERN_TRY_GOTO(build_graphs(m, err));
@@ -440,7 +449,11 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
     tern_mutex_init(&m->vocab_lock);
     tern_mutex_init(&m->images_lock);
     o->model = m;
+    m->on_release = desc->on_release;
+    m->on_log = desc->on_log;
+    m->user = desc->user;
     m->vocab_only = desc->vocab_only;
+    if (!path) path = "memory";
     m->path = tern_strdup(TERN_MEM_GRAPH, path);
     if (!m->path) return tern_fail_memory(err, strlen(path));
     TERN_TRY(report(o, 0, err));
@@ -451,11 +464,14 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
 static tern_status check_desc(const tern_model_desc *desc, tern_error *err) {
     TERN_NEED_ARRAY(desc->loras, desc->n_loras);
     for (size_t i = 0; i < desc->n_loras; i++) {
-        TERN_NEED(desc->loras[i].path);
-        if (!isfinite(desc->loras[i].scale))
+        const tern_lora *lora = &desc->loras[i];
+        if (!lora->bytes.n_bytes) TERN_NEED(lora->path);
+        if (!isfinite(lora->scale))
             return tern_fail(err, TERN_ERR_ARGUMENT, "%s: a scale of %g makes no sense",
-                             desc->loras[i].path, (double)desc->loras[i].scale);
+                             lora->path ? lora->path : "memory", (double)lora->scale);
     }
+    TERN_NEED_ARRAY(desc->bytes.bytes, desc->bytes.n_bytes);
+    TERN_NEED_ARRAY(desc->mmproj_bytes.bytes, desc->mmproj_bytes.n_bytes);
     TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
     TERN_NEED_ENUM(desc->ternary, TERN_TERNARY_1_6BIT);
     TERN_NEED_ENUM(desc->head, TERN_HEAD_Q4_0);
@@ -463,6 +479,26 @@ static tern_status check_desc(const tern_model_desc *desc, tern_error *err) {
     if (desc->n_threads < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d threads: expected 1 or more, or 0",
                          desc->n_threads);
+    if (desc->n_batch < 0 || desc->n_batch > 65536)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
+                         desc->n_batch);
+    return TERN_OK;
+}
+
+// Before there is a model that releases the bytes itself.
+static tern_status release(const tern_model_desc *desc, tern_status status) {
+    if (desc && desc->on_release) desc->on_release(desc->user);
+    return status;
+}
+
+static tern_status new_opening(tern_opening **out, const tern_model_desc *desc, tern_error *err) {
+    TERN_TRY(check_desc(desc, err));
+    tern_opening *o = tern_alloc(TERN_MEM_GRAPH, sizeof *o);
+    if (!o) return tern_fail_memory(err, sizeof *o);
+    o->began = tern_seconds();
+    o->on_progress = desc->on_progress;
+    o->user = desc->user;
+    *out = o;
     return TERN_OK;
 }
 
@@ -470,24 +506,20 @@ tern_status tern_model_open_begin(tern_opening **out, const char *path, const te
                                   tern_error *err) {
     tern_clear(err);
     static const tern_model_desc defaults = {0};
-    TERN_NEED(out);
-    *out = NULL;
-    TERN_NEED(path);
+    tern_opening *o = NULL;
+    if (out) *out = NULL;
     if (!desc) desc = &defaults;
-    TERN_TRY(check_desc(desc, err));
-    if (desc->n_batch < 0 || desc->n_batch > 65536)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "batch of %d tokens: expected 1 to 65536",
-                         desc->n_batch);
-    tern_opening *o = tern_alloc(TERN_MEM_GRAPH, sizeof *o);
-    if (!o) return tern_fail_memory(err, sizeof *o);
-    o->began = tern_seconds();
-    o->on_progress = desc->on_progress;
-    o->user = desc->user;
-    tern_status status = begin(o, path, desc, err);
-    if (status == TERN_OK)
+    if (!out || (!path && !desc->bytes.n_bytes))
+        return release(desc, tern_fail(err, TERN_ERR_ARGUMENT, "%s: %s is NULL", __func__,
+                                       out ? "path" : "out"));
+    tern_status status = new_opening(&o, desc, err);
+    if (status == TERN_OK) status = begin(o, path, desc, err);
+    if (status == TERN_OK) {
         *out = o;
-    else
-        tern_opening_close(o);
+        return TERN_OK;
+    }
+    if (!o || !o->model) release(desc, status);
+    tern_opening_close(o);
     return status;
 }
 
@@ -521,6 +553,21 @@ static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
     return settle(o, tern_placement_compile(m->now, m, done, err), err);
 }
 
+static void log_opened(const tern_model *m) {
+    tern_model_info info;
+    tern_model_get_info(m, &info);
+    tern_model_log(m, TERN_LOG_INFO, "%s: %s, %llu weights, on %s: opened in %.2f s", info.path,
+                   info.architecture, (unsigned long long)info.n_params,
+                   info.device ? info.device : "no device", info.load_seconds);
+    if (info.template_guess) tern_model_log(m, TERN_LOG_WARN, "%s", info.template_guess);
+    if (m->template_error.status != TERN_OK)
+        tern_model_log(m, TERN_LOG_WARN, "its chat template cannot be used: %s",
+                       m->template_error.message);
+    if (m->damaged)
+        tern_model_log(m, TERN_LOG_WARN, "tensor %s has numbers that are not (NaN or infinite)",
+                       m->damaged);
+}
+
 static tern_status poll(tern_opening *o, bool *done, tern_model **model, tern_error *err) {
     tern_model *m = o->model;
     if (!m) {
@@ -542,6 +589,7 @@ static tern_status poll(tern_opening *o, bool *done, tern_model **model, tern_er
     if (!o->is_open) {
         fill_info(m);
         m->info.load_seconds = tern_seconds() - o->began;
+        log_opened(m);
         tern_model_hold(m);
         o->is_open = true;
     }
@@ -576,7 +624,7 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
                             tern_error *err) {
     tern_clear(err);
     tern_opening *o;
-    TERN_NEED(out);
+    if (!out) return release(desc, tern_fail(err, TERN_ERR_ARGUMENT, "%s: out is NULL", __func__));
     *out = NULL;
     TERN_TRY(tern_model_open_begin(&o, path, desc, err));
     tern_status status = TERN_OK;
@@ -636,7 +684,9 @@ static void free_model(tern_model *m) {
     }
     tern_template_free(m->chat_template);
     tern_tokenizer_free(m->tokenizer);
+    tern_model_free_keys(m);
     tern_file_close(m->file);
+    if (m->on_release) m->on_release(m->user);
     tern_free(m->path);
     tern_free(m->name);
     tern_free(m->architecture);

@@ -134,16 +134,31 @@ void tern_model_release_image(tern_model *m, tern_image_tokens *s);
 // id; if it has no ids, it gets one per row.
 tern_status tern_model_keep_image(tern_model *m, tern_image_tokens *s, tern_error *err);
 void tern_model_free_images(tern_model *m);
-// Adds the vision tower in the file `path` to a GGUF, and reads the config again (tower.c); mmproj
-// as in tern_model_desc.
-tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
-                           tern_config *c, const char *mmproj, tern_error *err);
+// Adds a vision tower to a GGUF, and reads the config again (tower.c).
+typedef struct tern_tower_source {
+    const char *model; // path of the model, beside which it is looked for; NULL: nowhere
+    const char *mmproj;
+    const tern_bytes *bytes; // as in tern_model_desc; NULL: none
+} tern_tower_source;
+tern_status tern_tower_add(tern_file *file, const tern_tower_source *from, const tern_arch **arch,
+                           tern_config *c, tern_error *err);
+
+// A value of a folder's config.json, under its keys joined by points.
+typedef struct tern_model_key {
+    char *name;
+    const tern_json *value;
+} tern_model_key;
 
 struct tern_model {
     atomic_size_t n_users; // its opener, and all objects opened with it and not closed
     atomic_bool is_closed; // by its opener
     char *path;
     tern_file *file;
+    void (*on_release)(void *user); // of the bytes that the file reads; NULL: none
+    tern_log_fn on_log;             // NULL: nothing is said
+    void *user;                     // of both
+    tern_model_key *keys;           // [n_keys] of a folder's config: metadata.c
+    size_t n_keys, keys_capacity;
     const tern_arch *arch;
     tern_config config;
     tern_adapters adapters;
@@ -189,6 +204,12 @@ struct tern_model {
 // Each user of a model lets it go afterwards; the last one frees it.
 void tern_model_hold(const tern_model *m);
 void tern_model_let_go(const tern_model *m); // NULL is allowed
+// Says a line to the program that opened the model (metadata.c). No lock may be held.
+void tern_model_log(const tern_model *m, tern_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// Finds the keys of a folder's config.
+tern_status tern_model_read_keys(tern_model *m, tern_error *err);
+void tern_model_free_keys(tern_model *m);
 // A piece of a run, in multiplications: as many as a token takes in a model with a billion
 // weights.
 #define TERN_PIECE_WORK ((uint64_t)1 << 30)

@@ -57,10 +57,9 @@ static tern_status find_beside(const char *model, char **path, tern_error *err) 
 }
 
 // asked: the caller named it, so it must fit.
-static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, const char *path,
+static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, tern_file *tower,
                        bool asked, tern_error *err) {
-    tern_file *tower;
-    TERN_TRY(tern_file_open(&tower, path, err));
+    const char *path = tower->path;
     if (!asked && !tern_arch_fits_tower(*arch, c, tower)) {
         tern_file_close(tower);
         return TERN_OK;
@@ -75,17 +74,33 @@ static tern_status add(tern_file *file, const tern_arch **arch, tern_config *c, 
                      (*arch)->name);
 }
 
-tern_status tern_tower_add(tern_file *file, const char *path, const tern_arch **arch,
-                           tern_config *c, const char *mmproj, tern_error *err) {
+static tern_status add_file(tern_file *file, const tern_arch **arch, tern_config *c,
+                            const char *path, bool asked, tern_error *err) {
+    tern_file *tower;
+    TERN_TRY(tern_file_open(&tower, path, err));
+    return add(file, arch, c, tower, asked, err);
+}
+
+tern_status tern_tower_add(tern_file *file, const tern_tower_source *from, const tern_arch **arch,
+                           tern_config *c, tern_error *err) {
     char *found = NULL;
-    if (mmproj && !*mmproj) return TERN_OK;
-    if (mmproj && file->kind != TERN_FILE_GGUF)
+    tern_file *tower;
+    const char *mmproj = from->mmproj;
+    const bool is_given = from->bytes && from->bytes->n_bytes;
+    if (mmproj && !*mmproj && !is_given) return TERN_OK;
+    if ((mmproj || is_given) && file->kind != TERN_FILE_GGUF)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "a folder has its part that sees with it: an mmproj goes with a GGUF");
     if (file->kind != TERN_FILE_GGUF) return TERN_OK;
-    if (mmproj) return add(file, arch, c, mmproj, true, err);
-    TERN_TRY(find_beside(path, &found, err));
-    tern_status status = found ? add(file, arch, c, found, false, err) : TERN_OK;
+    if (is_given) {
+        TERN_TRY(tern_file_open_bytes(&tower, mmproj ? mmproj : "the mmproj in memory", from->bytes,
+                                      err));
+        return add(file, arch, c, tower, true, err);
+    }
+    if (mmproj) return add_file(file, arch, c, mmproj, true, err);
+    if (!from->model) return TERN_OK;
+    TERN_TRY(find_beside(from->model, &found, err));
+    tern_status status = found ? add_file(file, arch, c, found, false, err) : TERN_OK;
     tern_free(found);
     return status;
 }

@@ -459,6 +459,10 @@ typedef struct tern_generation {
     tern_refit refit;
     tern_text_fn on_text;
     tern_end_fn on_end;
+    tern_progress_fn on_progress;
+    tern_logits_fn on_logits;
+    float *changed; // [n_vocab] a row of scores as on_logits leaves it
+    size_t changed_capacity;
     void *user;
     // Where it is.
     size_t n_left, gap; // tokens that the timeline lacks: they lie `gap` after its end
@@ -500,6 +504,7 @@ typedef struct tern_generation_desc {
     const tern_generate_params *params; // or NULL
     const tern_refit *refit;            // or NULL
     int32_t n_reserve; // tokens of the answer for which memory is taken at once; -1: all
+    bool appends;      // set by begin: the ids follow the timeline's
 } tern_generation_desc;
 
 // From here on the session is running, until end.

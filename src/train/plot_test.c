@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/os/os_file.h"
 #include "base/strbuf.h"
+#include "tern_tools.h"
 #include "tern_train.h"
 #include "tests/support/harness.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "tests/support/harness.h"
 #include "tern.h"
+#include "tern_tools.h"
 #include "tern_agent.h"
 #include "tern_audio.h"
 #include "tern_image.h"

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "tests/support/harness.h"
 #include "tern.h"
+#include "tern_tools.h"
 #include "tests/support/tiny_model.h"
 
 static const char *tiny(const tiny_model_desc *desc, const char *name) {

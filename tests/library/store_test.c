@@ -7,6 +7,7 @@
 #include "tests/support/harness.h"
 #include "tern_embed.h"
 #include "tern_memory.h"
+#include "tern_tools.h"
 #include "tests/support/tiny_model.h"
 
 #ifdef TERN_SQLITE

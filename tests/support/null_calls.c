@@ -84,6 +84,14 @@ static void call_small_ones(void) {
     RUNS(tern_model_close, NULL);
     RUNS(tern_opening_close, NULL);
     RUNS(tern_model_get_info, NULL, NULL);
+    tern_metadata metadata;
+    memset(&metadata, 1, sizeof metadata);
+    GIVES(0u, tern_model_n_metadata, NULL);
+    GIVES(false, tern_model_metadata_at, NULL, 0, NULL);
+    GIVES(false, tern_model_metadata, NULL, NULL, NULL);
+    GIVES(false, tern_model_metadata, NULL, "general.name", &metadata);
+    holds(metadata.key == NULL && metadata.n == 0);
+    GIVES(false, tern_model_metadata_element, NULL, NULL, 0, NULL);
     RUNS(tern_model_get_info, NULL, &info);
     holds(info.path == NULL && info.n_vocab == 0);
     GIVES(NULL, tern_token_text, NULL, 0, NULL);
@@ -177,6 +185,7 @@ static void call_with_nothing(void) {
     FAILS(tern_answer_put, NULL, NULL, 0, NULL, NULL);
     FAILS(tern_answer_end, NULL, NULL, NULL);
     FAILS(tern_chat_tokens, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_chat_tokens_json, NULL, NULL, NULL, NULL);
     FAILS(tern_chat_answer, NULL, NULL, 0, NULL, NULL);
     FAILS(tern_chains_open, NULL, NULL);
     FAILS(tern_chains_open, &chains, NULL);
@@ -192,6 +201,11 @@ static void call_with_nothing(void) {
     FAILS(tern_rank_logprobs, NULL, 0, 0, NULL, 0);
     FAILS(tern_session_save, NULL, NULL);
     FAILS(tern_session_load, NULL, NULL);
+    FAILS(tern_session_save_bytes, NULL, NULL, NULL);
+    FAILS(tern_session_save_bytes, NULL, ignore, NULL);
+    FAILS(tern_session_load_bytes, NULL, NULL, 0);
+    FAILS(tern_session_truncate, NULL, 0);
+    FAILS(tern_session_last_logits, NULL, NULL);
     FAILS(tern_session_peek, NULL, NULL, NULL);
     FAILS(tern_session_digest, NULL, NULL);
     FAILS(tern_generate_ids, NULL, NULL, 0, NULL, NULL);
@@ -398,6 +412,9 @@ static void call_with_model(tern_model *m) {
     no_shards.shards = nobody, no_shards.n_shards = 1;
     no_text.n_bytes = 4;
     RUNS(tern_model_get_info, m, NULL);
+    GIVES(false, tern_model_metadata_at, m, 0, NULL);
+    GIVES(false, tern_model_metadata, m, NULL, NULL);
+    GIVES(false, tern_model_metadata_element, m, "general.name", 0, NULL);
     RUNS(tern_token_text, m, 5, NULL);
     GIVES(TERN_OK, tern_tokenize, m, NULL, 0, 0, &none, NULL);
     holds(none.n == 0);
@@ -414,6 +431,12 @@ static void call_with_model(tern_model *m) {
     FAILS(tern_chat_tokens, m, &message, 1, NULL, &four);
     FAILS(tern_chat_tokens, m, &message, 1, NULL, &nowhere);
     FAILS(tern_chat_tokens, m, NULL, 0, NULL, NULL);
+    tern_chat_request request;
+    memset(&request, 0, sizeof request);
+    FAILS(tern_chat_tokens_json, m, NULL, NULL, &four);
+    FAILS(tern_chat_tokens_json, m, &request, NULL, &four);
+    request.n_images = 1;
+    FAILS(tern_chat_tokens_json, m, &request, NULL, &four);
     FAILS(tern_graph_report, m, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_compute, m, NULL);
     FAILS(tern_compute, m, &compute);
@@ -485,6 +508,9 @@ static void call_with_session(tern_session *s) {
     FAILS(tern_session_profile, s, &rows, &n); // opened without
     FAILS(tern_session_save, s, NULL);
     FAILS(tern_session_load, s, NULL);
+    FAILS(tern_session_save_bytes, s, NULL, NULL);
+    FAILS(tern_session_load_bytes, s, NULL, 8);
+    FAILS(tern_session_last_logits, s, NULL);
     FAILS(tern_session_peek, s, NULL, NULL);
     FAILS(tern_session_digest, s, NULL);
     FAILS(tern_generate_ids, s, NULL, 0, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 #include "formats/shard/shard.h"
 #include "tests/support/harness.h"
+#include "tern_tools.h"
 
 static void write_manifest(const char *folder) {
     tern_names names = {0};

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "tern_tools.h"
 
 // Little-endian int32, whatever this machine is.
 static bool read_id_file(const char *path, ids *out) {

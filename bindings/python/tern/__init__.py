@@ -9,6 +9,7 @@
 Errors raise TernError, whose text is one line; where Python has a class for them, they are of that class, too. docs/python.md tells more.
 """
 from . import eval
+from ._agent import Agent, AgentEvent, AgentResult, Tool
 from ._answer import Answer
 from ._arrays import similarity
 from ._chains import Chain, Chains
@@ -18,6 +19,7 @@ from ._library import (
     TernError, TernFileNotFoundError, TernMemoryError, TernOSError, TernValueError, lib as _lib,
 )
 from ._memory import MemoryStore
+from ._metadata import Metadata
 from ._model import Model
 from ._messages import Message, ToolCall
 from ._options import GenerateOptions, Lora, Speculation, WebGpu
@@ -35,11 +37,11 @@ from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machin
 
 __version__ = _lib.version
 __all__ = [
-    "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
+    "Agent", "AgentEvent", "AgentResult", "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
-    "MemoryStats", "MemoryStore", "Message", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
+    "MemoryStats", "MemoryStore", "Message", "Metadata", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
-    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "ToolCall", "TrainEvent", "TrainOptions", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainOptions", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity",
     "train", "types", "write_sound",
 ]

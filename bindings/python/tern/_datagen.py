@@ -6,9 +6,10 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _c as c
+from ._callbacks import OnProgress
 from ._grammar import grammar_arguments, grammar_desc
 from ._library import Callbacks, Path, decoded, encoded, lib, optional, utf8
-from ._model import Model, OnProgress
+from ._model import Model
 from ._options import generate_params, real, whole
 from ._results import DatagenStats
 

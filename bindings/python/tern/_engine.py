@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, Callable, Deque, Dict, Iterator, List, Literal, NamedTuple, Optional, Sequence, Tuple
 
 from . import _c as c
+from ._callbacks import process
 from ._library import Handle, TernError, error_of, failure, ids_array, lib, refuse, text_of, token_id
 from ._parts import Part, Splitter
 from ._results import GenerateStats, TokenLogprob
@@ -191,6 +192,8 @@ class Engine:
         self._number = 0
         self._on_text: Any = c.tern_text_fn(self._take_text)
         self._on_end: Any = c.tern_end_fn(self._take_end)
+        self._on_progress: Any = c.tern_progress_fn(self._take_progress)
+        self._on_logits: Any = c.tern_logits_fn(self._take_logits)
 
     # ---- For all threads -------------------------------------------------------------------------
 
@@ -250,7 +253,7 @@ class Engine:
                 self._waiting.append(message)
         for job in self._waiting:
             job.fail(error)
-        self._on_text = self._on_end = None  # which hold this engine, and so the model
+        self._on_text = self._on_end = self._on_progress = self._on_logits = None  # which hold this engine, and so the model
 
     def _receive(self) -> bool:
         """Takes what was sent, waiting for it while there is nothing to do. False: stop."""
@@ -293,6 +296,10 @@ class Engine:
             ids = job.ids if isinstance(job.ids, ctypes.Array) else ids_array(job.ids)
             params = c.tern_generate_params.from_buffer_copy(job.params)  # the job must not hold the engine
             params.on_text, params.on_end, params.user = self._on_text, self._on_end, number
+            if getattr(job.params, "told_progress", None) is not None:
+                params.on_progress = self._on_progress
+            if getattr(job.params, "processors", ()):
+                params.on_logits = self._on_logits
             lib.tern_group_add(group, session, ids, len(ids), ctypes.byref(params))
         except BaseException as error:
             del self._running[number]
@@ -330,6 +337,22 @@ class Engine:
         except BaseException as error:
             job.error = error
         return not job.cancelled and job.error is None
+
+    def _take_progress(self, number: int, phase: bytes, fraction: float) -> bool:
+        job = self._running[number]
+        try:
+            told = getattr(job.params, "told_progress")(phase.decode(), fraction)
+        except BaseException as error:
+            job.error, told = error, False
+        return told is not False and not job.cancelled
+
+    def _take_logits(self, number: int, at: Any) -> int:
+        job = self._running[number]
+        try:
+            return c.TERN_LOGITS_STOP if job.cancelled else process(getattr(job.params, "processors"), at[0])
+        except BaseException as error:
+            job.error = error
+            return c.TERN_LOGITS_STOP
 
     def _take_end(self, number: int, session: Any, stats: Any, error: Any) -> None:
         job = self._running.pop(number)

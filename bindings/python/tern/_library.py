@@ -320,6 +320,7 @@ class Handle:
 
     def __init__(self, pointer: Any, close: Callable[[Any], None], *needs: "Handle") -> None:
         self._pointer, self._close, self._needs = pointer, close, needs
+        self.kept: Any = None  # what the library reads, or calls, while it is open
         self._lock = threading.RLock()  # in the same thread: the garbage collector may run at any time
         self._users, self._closed, self._process = 0, False, os.getpid()
         for i, need in enumerate(needs):

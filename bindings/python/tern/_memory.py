@@ -9,8 +9,9 @@ import threading
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _c as c
+from ._callbacks import OnProgress
 from ._library import Callbacks, Handle, Path, choice, decoded, encoded, lib, optional, refuse, text_of, utf8
-from ._model import Model, OnProgress
+from ._model import Model
 from ._options import real, whole
 from ._results import MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats
 

@@ -152,12 +152,11 @@ class MessageImages:
                 self._lists.append(_pointers(images))
                 row.images, row.n_images = self._lists[-1], len(images)
 
-    def place(self, prompt: List[int]) -> Tuple[Any, int, Any]:
-        """A prompt with placeholders, as arguments of tern_image_tokens_place."""
+    def all(self) -> Tuple[Any, int]:
+        """tern_image_tokens *[n] and n, for a request in JSON."""
         images = [image for images in self.of_messages for image in images]
-        array = (ctypes.c_int32 * len(prompt))(*prompt)
-        self._lists.append(c.tern_ids(array, len(array), len(array)))
-        return ctypes.byref(self._lists[-1]), len(images), _pointers(images)
+        self._lists.append(_pointers(images))
+        return self._lists[-1], len(images)
 
 
 def _pointers(images: Sequence[Handle]) -> Any:

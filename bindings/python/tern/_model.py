@@ -4,12 +4,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, TYPE_CHECKING
 
 from . import _c as c
 from ._answer import Answer
 from ._arrays import free, inputs_array, int32_array, numpy_for, optional_float, outputs_array, pointer, taken
+from ._callbacks import Bytes, OnLog, OnProgress, log_callback
 from ._engine import Asked, Engine, token_logprob, token_piece
 from ._grammar import Grammar, choice_arguments, grammar_arguments
 from ._library import (
@@ -24,6 +26,7 @@ from ._messages import (
     MessageImages, Messages, ToolChoice, Tools, is_simple, messages_array, plain, request_json,
 )
 from ._openai import chunks_of, completion_of, options_of
+from ._metadata import Metadata
 from ._parts import Part, Splitter, parts_of
 from ._images import Label, Image, Images, listed
 from ._results import DeviceMemory, EmbeddingInfo, MediaInfo, ModelInfo, TokenLogprob
@@ -35,12 +38,14 @@ if TYPE_CHECKING:
     import numpy.typing
     from typing_extensions import Unpack
 
-OnProgress = Callable[[str, float], Optional[bool]]  # a phase and 0..1; returning False stops it
 Tokens = Union[str, Ids]
 
 
 class Model:
-    """A model: a .gguf file (the first of a split set), or a Hugging Face folder.
+    """A model: a .gguf file (the first of a split set), its bytes, or a Hugging Face folder.
+
+    Bytes (bytes, mmap, memoryview) must not change while it is open; those that do not begin at a multiple of 64, as
+    a mapping does, are copied.
 
     Any number of threads may use it at a time. One thread of its own computes its answers, in shared steps.
     Close it with close() or `with`; running answers then end with a TernError "closed".
@@ -58,21 +63,23 @@ class Model:
     vocab_only      only tokenizer and template
     cpu_features    at most these: "scalar", "avx2", "avx512", "neon"
     loras           adapters, one or a list: a path, (path, scale), Lora
-    mmproj          the vision part of a GGUF; None: mmproj*.gguf beside it, "": text only
+    mmproj          the vision part of a GGUF, a path or bytes; None: mmproj*.gguf beside it, "": text only
     webgpu          WebGpu
     speculate       speculation: the same text, often sooner. True, or Speculation
     sessions        conversations that stay in the cache, so that their next turn starts at once
     parallel        answers computed at the same time; more wait
     on_progress     gets a phase and 0..1; returning False stops the opening
+    on_log          gets a level ("debug", "info", "warn") and a line: what was opened, what answers took, what is
+                    not as one would expect. From any thread
     """
 
     def __init__(
-        self, path: Path, *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: Kv = "auto",
+        self, path: Union[Path, bytes, bytearray, memoryview, Any], *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: Kv = "auto",
         batch: int = 0, ternary: Ternary = "auto", head: Head = "auto", precise: bool = False, thinking: Thinking = "auto",
         chat_template: Optional[str] = None, pooling: Pooling = "none", vocab_only: bool = False,
         cpu_features: Optional[str] = None, loras: LorasOption = (), webgpu: Optional[WebGpu] = None,
         speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
-        on_progress: Optional[OnProgress] = None, mmproj: Optional[Path] = None,
+        on_progress: Optional[OnProgress] = None, mmproj: Union[Path, bytes, None] = None, on_log: Optional[OnLog] = None,
     ) -> None:
         callbacks = Callbacks()
         adapters = loras_array(loras)
@@ -81,16 +88,22 @@ class Model:
             ternary=choice("ternary", ternary, TERNARY), precise=precise, head=choice("head", head, HEAD),
             chat_template=optional(chat_template), thinking=choice("thinking", thinking, THINKING),
             pooling=choice("pooling", pooling, POOLING), vocab_only=vocab_only, cpu_features=optional(cpu_features),
-            loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress),
-            mmproj=None if mmproj is None else encoded(mmproj))
+            loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress), on_log=log_callback(on_log))
+        kept = [desc.on_log]  # as long as the model
+        for name, source in (("bytes", path), ("mmproj_bytes", mmproj)):
+            if source is not None and not is_path(source):
+                kept.append(Bytes(source))
+                setattr(desc, name, kept[-1].struct)
+        desc.mmproj = encoded(mmproj) if is_path(mmproj) else None
         desc.webgpu = ctypes.pointer(webgpu_desc(webgpu))
         out = ctypes.POINTER(c.tern_model)()
         try:
-            callbacks.run(lib.tern_model_open, ctypes.byref(out), encoded(path), ctypes.byref(desc))
+            callbacks.run(lib.tern_model_open, ctypes.byref(out), encoded(path) if is_path(path) else None, ctypes.byref(desc))
         except BaseException:
             lib.tern_model_close(out)  # Ctrl-C may come when it is already open
             raise
         self._handle = Handle(out, lib.tern_model_close)
+        self._handle.kept = kept
         self._timelines: "weakref.WeakSet[Session]" = weakref.WeakSet()
         self._how: Dict[str, Any] = {"context": context, "kv": kv, "shift": False, "keep": 0, "speculate": speculate}
         session_desc(**self._how)  # wrong options are found here
@@ -119,6 +132,11 @@ class Model:
             plain["top_k"] = None if info.top_k < 0 else info.top_k
             plain["device_memory"] = from_struct(DeviceMemory, info.device_memory)
             return ModelInfo(**plain)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What its file says about itself, by key."""
+        return Metadata(self._handle)
 
     @property
     def context(self) -> int:
@@ -214,8 +232,8 @@ class Model:
         """
         return parts_of(Splitter(self._handle, prompt, tools), pieces)
 
-    def _ids(self, prompt: Tokens) -> Sequence[int]:
-        return self.tokenize(prompt, special=True) if isinstance(prompt, str) else list(ids_array(prompt))
+    def _ids(self, prompt: Tokens, begins: bool = True) -> Sequence[int]:
+        return self.tokenize(prompt, special=True, bos=begins) if isinstance(prompt, str) else list(ids_array(prompt))
 
     def _simple_ids(self, rows: Sequence[Mapping[str, Any]], images: MessageImages, context: int, answer: int) -> Tuple[List[int], int]:
         """The ids of a conversation without its oldest turns that do not fit, and how many messages these are."""
@@ -226,29 +244,28 @@ class Model:
             ids = _with_room(1024, lambda ids: lib.tern_chat_tokens(model, array, len(array), ctypes.byref(limits), ids))
         return ids, dropped.value
 
-    def _prompt_ids(self, prompt: str, images: MessageImages) -> List[int]:
-        """The ids of a rendered conversation."""
-        info, ids = self.info, self.tokenize(prompt, special=True, bos=False)
-        if info.adds_bos and ids[:1] != [info.bos_id]:
-            ids = self.tokenize(prompt, special=True)
-        if not any(images.of_messages):
-            return ids
+    def _request_ids(self, request: bytes, images: MessageImages, context: int, answer: int) -> Tuple[List[int], int]:
+        """The same for a request in JSON."""
+        dropped = ctypes.c_size_t()
+        limits = c.tern_chat_limits(n_context=context, n_answer=answer, n_dropped=ctypes.pointer(dropped))
+        asked = c.tern_chat_request(json=request, n_bytes=len(request))
+        asked.images, asked.n_images = images.all()
         with self._handle as model:
-            given, n, pointers = images.place(ids)
-            return _with_room(1024, lambda out: lib.tern_image_tokens_place(model, given, pointers, n, out))
+            ids = _with_room(1024, lambda ids: lib.tern_chat_tokens_json(model, ctypes.byref(asked), ctypes.byref(limits), ids))
+        return ids, dropped.value
 
     def _asked(self, messages: Messages, options: Mapping[str, Any], context: int, tools: Optional[Tools] = None,
                tool_choice: ToolChoice = "auto", split: bool = False) -> Asked:
         """What chat() asks. split: take the answer apart even without tools."""
         rows, tools = plain(messages), None if tool_choice == "none" else tools
         images = MessageImages(self._handle, rows)
+        answer = whole("max_tokens", options.get("max_tokens") or 0)
         if not tools and all(map(is_simple, rows)):
-            answer = whole("max_tokens", options.get("max_tokens") or 0)
             ids, dropped = self._simple_ids(rows, images, context, answer)
             prompt = self._rendered(rows) if split else ""
         else:
-            prompt, dropped = self._rendered(rows, tools), 0
-            ids = self._prompt_ids(prompt, images)
+            prompt = self._rendered(rows, tools)
+            ids, dropped = self._request_ids(request_json(rows, tools, True, {}), images, context, answer)
         if not (tools or split):
             return Asked(ids, self._params(options), dropped, images)
         options = dict(options, with_special=True)
@@ -281,8 +298,8 @@ class Model:
         as {"role": "tool", "tool_call_id": ..., "content": ...}. tool_choice: "auto", "none", "required", or one
         function: {"function": {"name": ...}}.
 
-        The oldest turns that leave no room for the answer are left out, if there are no tools: Answer.dropped.
-        Otherwise like generate()."""
+        The oldest turns that leave no room for the answer are left out, with their images: Answer.dropped. Otherwise
+        like generate()."""
         return self._answer(self._asked(messages, options, self.context, tools, tool_choice))
 
     def create_chat_completion(self, messages: Messages, *, stream: bool = False, **request: Any) -> Any:
@@ -301,6 +318,8 @@ class Model:
         return generate_params(options)
 
     def _answer(self, asked: Asked) -> Answer:
+        if asked.params.append:
+            refuse("append: Model.session() has a timeline that a prompt can follow")
         job = asked.job()
         self._engine.submit(job)
         return Answer(self._engine, job, (self, asked.images), asked.dropped)
@@ -542,6 +561,10 @@ class Model:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
 
 
 def open_session(model: Handle, **how: Any) -> Handle:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union, TYPE_CHECKING
 
 from . import _c as c
+from ._callbacks import LogitsProcessors, OnProgress, processors_of
 from ._library import Handle, Ids, Path, choice, encoded, ids_array, lib, optional, refuse, utf8
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class GenerateOptions(TypedDict, total=False):
     with_special: Optional[bool]  # include the names of control tokens in the text: for Model.take_apart()
     grammar: Union["Grammar", Mapping[str, Any], None]  # constrains the answer; a dict is a JSON Schema
     logit_bias: Optional[Mapping[int, float]]  # added to tokens' logits; -math.inf excludes one
+    # Functions of (ids, logits), NumPy's: they change the scores of the next token in place, or return others, or
+    # the token itself. They run in the thread that computes all answers.
+    logits_processor: Optional[LogitsProcessors]
+    on_progress: Optional[OnProgress]  # while the prompt is read: "prompt" and 0..1; returning False ends the answer
+    append: Optional[bool]  # for sessions: the prompt follows the timeline instead of replacing it
 
 
 @dataclass(frozen=True)
@@ -200,6 +206,9 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
             words = [utf8(text) for text in given[name]]
             setattr(params, name, (ctypes.c_char_p * max(1, len(words)))(*words))
             setattr(params, count, len(words))
+    params.append = bool(given.get("append"))
+    setattr(params, "told_progress", given.get("on_progress"))
+    setattr(params, "processors", processors_of(given.get("logits_processor", ())))
     return params
 
 

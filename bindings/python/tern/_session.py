@@ -51,12 +51,16 @@ class Session:
     # ---- Text ------------------------------------------------------------------------------------
 
     def generate(self, prompt: Union[str, Ids], **options: "Unpack[GenerateOptions]") -> Answer:
-        """Continues a text or tokens; see Model.generate."""
-        return self._answer(Asked(self.model._ids(prompt), self.model._params(options)))
+        """Continues a text or tokens; see Model.generate. append=True: they follow the timeline, which is empty after
+        reset(), instead of replacing it; "" or [] goes on from where it is."""
+        begins = not options.get("append") or self.n_tokens == 0
+        return self._answer(Asked(self.model._ids(prompt, begins), self.model._params(options)))
 
     def chat(self, messages: Messages, *, tools: Optional[Tools] = None, tool_choice: ToolChoice = "auto",
              **options: "Unpack[GenerateOptions]") -> Answer:
         """Answers the last message; see Model.chat."""
+        if options.get("append"):
+            refuse("append: the messages are the whole conversation, not what follows it")
         return self._answer(self.model._asked(messages, options, self.context, tools, tool_choice))
 
     def _answer(self, asked: Asked) -> Answer:
@@ -101,6 +105,14 @@ class Session:
             Callbacks().run(lib.tern_session_logprobs, session, array, len(array), wanted, pointer(scores, c.tern_target_score))
         return np.ascontiguousarray(scores["logprob"]), np.ascontiguousarray(scores["best"])
 
+    def last_logits(self) -> "numpy.ndarray[Any, Any]":
+        """float32 [n_vocab]: the logits of the token after the timeline's last one."""
+        np = numpy_for("Session.last_logits")
+        out: "numpy.ndarray[Any, Any]" = np.empty(self.model.info.n_vocab, np.float32)
+        with self._lock, self._free() as session:
+            Callbacks().run(lib.tern_session_last_logits, session, pointer(out, ctypes.c_float))
+        return out
+
     # ---- The timeline ----------------------------------------------------------------------------
 
     def fork(self, n_tokens: Optional[int] = None) -> "Session":
@@ -118,6 +130,11 @@ class Session:
         with self._lock, self._free() as session:
             lib.tern_session_reset(session)
 
+    def truncate(self, n_tokens: int) -> None:
+        """Drops what comes after the first n_tokens of the timeline."""
+        with self._lock, self._free() as session:
+            lib.tern_session_truncate(session, whole("n_tokens", n_tokens))
+
     def swap_out(self) -> None:
         """Moves keys and values to the host's memory. They come back when the session is used."""
         with self._lock, self._free() as session:
@@ -133,6 +150,21 @@ class Session:
         Files of another model, and damaged ones, are refused; the session is then unchanged."""
         with self._lock, self._free() as session:
             Callbacks().run(lib.tern_session_load, session, os.fsencode(path))
+            return int(lib.tern_session_n_tokens(session))
+
+    def save_bytes(self) -> bytes:
+        """What save() writes to a file."""
+        pieces: List[bytes] = []
+        callbacks = Callbacks()
+        with self._lock, self._free() as session:
+            callbacks.run(lib.tern_session_save_bytes, session, callbacks.text(pieces.append), None)
+        return b"".join(pieces)
+
+    def load_bytes(self, data: bytes) -> int:
+        """load() of what save_bytes() gave."""
+        raw = bytes(data)
+        with self._lock, self._free() as session:
+            Callbacks().run(lib.tern_session_load_bytes, session, raw, len(raw))
             return int(lib.tern_session_n_tokens(session))
 
     def peek(self, path: "Union[str, os.PathLike[str]]") -> List[int]:

@@ -6,9 +6,10 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import _c as c
+from ._callbacks import OnProgress
 from ._chains import Chains
 from ._library import Callbacks, Handle, Ids, Path, decoded, encoded, from_struct, ids_array, lib, optional, refuse, text_of, utf8
-from ._model import Model, OnProgress
+from ._model import Model
 from ._messages import Message
 from ._options import LorasOption, WebGpu, loras_array, real, webgpu_desc, whole
 from ._results import Heap, ImatrixStats, MachineLimits, MineStats

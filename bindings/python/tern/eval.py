@@ -9,8 +9,9 @@ import json
 from typing import Any, Dict, List, Optional
 
 from . import _c as c
+from ._callbacks import OnProgress
 from ._library import Callbacks, Path, choice as number_of, encoded, from_struct, lib, optional, refuse, text_of, utf8
-from ._model import Model, OnProgress
+from ._model import Model
 from ._options import Kv, whole
 from ._results import ChoiceResult, Perplexity
 

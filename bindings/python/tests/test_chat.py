@@ -46,6 +46,59 @@ class Conversations(unittest.TestCase):
         self.assertEqual((after.text, after.tool_calls, after.finish_reason), ("It is dry in Ghent.", [], "stop"))
         self.assertEqual(after.message, {"role": "assistant", "content": after.text})
 
+    def test_old_turns_make_way_beside_tools(self):
+        """Seen to fail: with tools, what was too long was refused."""
+        long = [{"role": "user", "content": "Rain? " * 40}, {"role": "assistant", "content": "", "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "noon " * 40}, {"role": "assistant", "content": "It is noon."}]
+        with self.model.session(context=self.model.count_tokens(ASK) + 200) as session:
+            answer = session.chat([{"role": "system", "content": "Short."}] + long * 3 + ASK, tools=TOOLS, max_tokens=60)
+            self.assertGreater(answer.dropped, 0)
+            self.assertEqual(answer.dropped % 4, 0)  # whole turns
+            self.assertTrue(answer.text.startswith("I look."), answer.text)
+            with self.assertRaises(tern.TernError) as caught:
+                session.chat([{"role": "user", "content": "Rain? " * 3000}], tools=TOOLS)
+        self.assertEqual(caught.exception.code, "context")
+
+    def test_agents(self):
+        """Seen to fail: with a tool's exception that ends the run, with arguments that are a text."""
+        asked, events = [], []
+
+        def weather(town: str = "") -> str:
+            """Says what the weather is like.
+
+            In a town."""
+            asked.append(town)
+            return "dry"
+
+        def clock():
+            raise ValueError("it stands still")
+
+        with tern.Agent(self.model, [weather, {"name": "clock", "run": clock}], on_event=events.append, temperature=0) as agent:
+            result = agent.run(ASK[0]["content"])
+            self.assertEqual((str(result), result.end, result.n_calls, result.n_failed),
+                             ("It is dry in Ghent.", "finished", 2, 1))
+            self.assertEqual(asked, ["Ghent"])
+            results = [e for e in events if e.kind == "result"]
+            self.assertEqual([(e.call, e.text, e.failed) for e in results],
+                             [("weather", "dry", False), ("clock", "ValueError: it stands still", True)])
+            roles = [m["role"] for m in agent.messages]
+            self.assertEqual(roles, ["user", "assistant", "tool", "tool", "assistant"])
+        with tern.Agent(self.model, [weather, clock], max_steps=1, temperature=0) as agent:
+            self.assertEqual(agent.run(ASK[0]["content"]).end, "steps")
+        with tern.Agent(self.model, [weather, clock], on_event=lambda e: e.kind != "call", temperature=0) as agent:
+            self.assertEqual(agent.run(ASK[0]["content"]).end, "stopped")
+
+        def leave():
+            raise KeyboardInterrupt
+
+        with tern.Agent(self.model, [tern.Tool(leave, "clock"), weather], temperature=0) as agent:
+            with self.assertRaises(KeyboardInterrupt):
+                agent.run(ASK[0]["content"])
+        for wrong in (5, {"name": "f"}, lambda *rest: 1):
+            with self.assertRaises(tern.TernError):
+                tern.Agent(self.model, [wrong])
+
     def test_a_choice_of_tools(self):
         answer = self.model.chat(ASK, tools=TOOLS, tool_choice="none")
         self.assertEqual((answer.text, answer.tool_calls), ("Good day.", []))

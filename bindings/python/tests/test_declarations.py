@@ -167,7 +167,7 @@ class Declarations(unittest.TestCase):
                 self.assertEqual(getattr(c, name), value)
 
     def test_every_macro(self):
-        numbers = [name for name in re.findall(r"^#define (TERN_\w+) [^\s\"]", self.text, re.M) if name != "TERN_API"]
+        numbers = [name for name in re.findall(r"^#define (TERN_\w+) +[^\s\"]", self.text, re.M) if name != "TERN_API"]
         self.assertGreater(len(numbers), 5)
         code = "#include <stdio.h>\n" + "".join('#include "%s"\n' % name for name in HEADERS) + "int main(void) {\n"
         code += "".join('printf("%s %%d\\n", (int)%s);\n' % (name, name) for name in numbers) + "return 0; }\n"

@@ -16,6 +16,7 @@
 #define TERN_BASE_OUT_SET_H
 
 #include "base/os/os_file.h"
+#include "tern_tools.h"
 
 typedef struct tern_out_set { // zero-initialise
     char *folder;             // where the files will be

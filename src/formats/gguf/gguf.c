@@ -412,3 +412,14 @@ tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *
     status = tern_file_index_tensors(file, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
 }
+
+tern_status tern_gguf_open_blob(tern_file *file, const tern_blob *all, tern_error *err) {
+    tern_gguf_split split;
+    tern_status status = parse_part(file, 0, all, &split, err);
+    if (status == TERN_OK && split.count > 1)
+        status = tern_fail(err, TERN_ERR_UNSUPPORTED,
+                           "part %lld of a set of %lld files: a set is opened by its path",
+                           (long long)split.no + 1, (long long)split.count);
+    if (status == TERN_OK) status = tern_file_index_tensors(file, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, file->path);
+}

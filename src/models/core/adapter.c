@@ -312,19 +312,24 @@ static tern_status read_peft(reader *r, tern_error *err) {
 
 // ---- The whole ---------------------------------------------------------------------------------
 
-tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale,
-                               const tern_file *base, const tern_arch *arch, const tern_config *c,
-                               tern_error *err) {
+static tern_status open_adapter(tern_file **out, const tern_lora *lora, tern_error *err) {
     tern_strbuf inner = {0};
-    tern_file *file = NULL;
-    tern_strbuf_puts(&inner, path);
-    if (tern_folder_is(path)) tern_strbuf_puts(&inner, "/adapter_model.safetensors");
+    if (lora->bytes.n_bytes) return tern_file_open_bytes(out, lora->path, &lora->bytes, err);
+    tern_strbuf_puts(&inner, lora->path);
+    if (tern_folder_is(lora->path)) tern_strbuf_puts(&inner, "/adapter_model.safetensors");
     tern_status status =
-        inner.failed ? tern_fail_memory(err, inner.len) : tern_file_open(&file, inner.ptr, err);
+        inner.failed ? tern_fail_memory(err, inner.len) : tern_file_open(out, inner.ptr, err);
     tern_strbuf_free(&inner);
-    TERN_TRY(status);
-    reader r = {set, file, base, arch, c, scale, 0, false, false};
-    status = file->kind == TERN_FILE_GGUF ? read_gguf(&r, err) : read_peft(&r, err);
+    return status;
+}
+
+static tern_status read_adapter(tern_adapters *set, const tern_lora *lora, const tern_file *base,
+                                const tern_arch *arch, const tern_config *c, tern_error *err) {
+    tern_file *file = NULL;
+    const char *path = lora->path ? lora->path : "memory";
+    TERN_TRY(open_adapter(&file, lora, err));
+    reader r = {set, file, base, arch, c, lora->scale != 0 ? lora->scale : 1, 0, false, false};
+    tern_status status = file->kind == TERN_FILE_GGUF ? read_gguf(&r, err) : read_peft(&r, err);
     if (status == TERN_OK && file->n_tensors == 0)
         status = tern_fail(err, TERN_ERR_FORMAT, "there are no tensors in it");
     tern_file_close(file);
@@ -334,12 +339,12 @@ tern_status tern_adapters_read(tern_adapters *set, const char *path, float scale
 tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const tern_file *base,
                               const tern_arch *arch, const tern_config *c, tern_error *err) {
     tern_adapters aside = {0};
-    TERN_NEED(lora->path);
+    if (!lora->bytes.n_bytes) TERN_NEED(lora->path);
+    TERN_NEED_ARRAY(lora->bytes.bytes, lora->bytes.n_bytes);
     if (!isfinite(lora->scale))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: its scale is %g", lora->path,
-                         (double)lora->scale);
-    tern_status status = tern_adapters_read(lora->off ? &aside : set, lora->path,
-                                            lora->scale != 0 ? lora->scale : 1, base, arch, c, err);
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: its scale is %g",
+                         lora->path ? lora->path : "memory", (double)lora->scale);
+    tern_status status = read_adapter(lora->off ? &aside : set, lora, base, arch, c, err);
     tern_adapters_free(&aside);
     return status;
 }

@@ -8,20 +8,29 @@
 // beginning for many turns, so its keys and values need not be computed again.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/json/json.h"
+#include "base/json/json_write.h"
 #include "session/session.h"
+
+// A message, and how many images of the conversation come before its own.
+typedef struct turn_part {
+    bool is_system, is_user;
+    size_t first_image, n_images;
+    const tern_json *value; // of a request
+} turn_part;
 
 // A conversation and which of its messages the model reads: the first n_system, and those from
 // `first` on. `last` is where the newest turn begins.
 typedef struct reading {
     const tern_model *model;
-    const tern_message *messages;
-    size_t n_messages, n_system, first, last;
-    tern_message *kept; // [n_messages] room for the rendered ones
+    size_t n_messages, n_system, first, last, n_images;
+    turn_part *parts;             // [n_messages]
+    tern_image_tokens **images;   // [n_images]
+    const tern_message *messages; // or
+    tern_message *kept;           // [n_messages] room for the rendered ones
+    tern_json_doc request;
+    bool is_request;
 } reading;
-
-static bool has_role(const tern_message *m, const char *role) {
-    return m->role && !strcmp(m->role, role);
-}
 
 static tern_status check_images(const tern_message *messages, size_t n, tern_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -31,29 +40,105 @@ static tern_status check_images(const tern_message *messages, size_t n, tern_err
     return TERN_OK;
 }
 
-static tern_status open_reading(reading *r, const tern_model *model, const tern_message *messages,
-                                size_t n, tern_error *err) {
-    *r = (reading){.model = model, .messages = messages, .n_messages = n};
-    if (!model || (!messages && n))
-        return tern_fail(err, TERN_ERR_ARGUMENT, "a chat without a model or messages");
+// Room for n messages and their images.
+static tern_status make_parts(reading *r, size_t n, size_t n_images, tern_error *err) {
     if (n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "the chat has no messages");
-    while (r->n_system < n && (has_role(&messages[r->n_system], "system") ||
-                               has_role(&messages[r->n_system], "developer")))
-        r->n_system++;
+    r->n_messages = n;
+    r->parts = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->parts);
+    r->images = tern_alloc_array(TERN_MEM_MISC, n_images + 1, sizeof *r->images);
+    if (!r->parts || !r->images)
+        return tern_fail_memory(err, n * sizeof *r->parts + n_images * sizeof *r->images);
+    r->n_images = n_images;
+    return TERN_OK;
+}
+
+static void set_role(turn_part *p, tern_str role) {
+    p->is_user = tern_str_is(role, "user");
+    p->is_system = tern_str_is(role, "system") || tern_str_is(role, "developer");
+}
+
+static void find_turns(reading *r) {
+    const size_t n = r->n_messages;
+    while (r->n_system < n && r->parts[r->n_system].is_system) r->n_system++;
     r->first = r->last = r->n_system;
     for (size_t i = r->n_system; i < n; i++)
-        if (has_role(&messages[i], "user")) r->last = i;
+        if (r->parts[i].is_user) r->last = i;
+}
+
+static tern_status open_reading(reading *r, const tern_model *model, const tern_message *messages,
+                                size_t n, tern_error *err) {
+    *r = (reading){.model = model, .messages = messages};
+    if (!model || (!messages && n))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a chat without a model or messages");
     TERN_TRY(check_images(messages, n, err));
+    size_t n_images = 0, at = 0;
+    for (size_t i = 0; i < n; i++) n_images += messages[i].n_images;
+    TERN_TRY(make_parts(r, n, n_images, err));
+    for (size_t i = 0; i < n; i++) {
+        const char *role = messages[i].role ? messages[i].role : "";
+        r->parts[i] = (turn_part){.first_image = at, .n_images = messages[i].n_images};
+        set_role(&r->parts[i], (tern_str){role, strlen(role)});
+        for (size_t k = 0; k < messages[i].n_images; k++) r->images[at++] = messages[i].images[k];
+    }
+    find_turns(r);
     r->kept = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->kept);
     return r->kept ? TERN_OK : tern_fail_memory(err, n * sizeof *r->kept);
 }
 
-static void close_reading(reading *r) { tern_free(r->kept); }
+static size_t count_images(const tern_json_doc *doc, const tern_json *content) {
+    size_t n = 0;
+    if (!tern_json_is(content, TERN_JSON_ARRAY)) return 0;
+    for (const tern_json *part = tern_json_first(doc, content); part;
+         part = tern_json_next(doc, content, part)) {
+        tern_str type = tern_json_str(tern_json_get(doc, part, "type"));
+        n += tern_str_is(type, "image") || tern_str_is(type, "image_url") ||
+             tern_str_is(type, "input_image");
+    }
+    return n;
+}
+
+static tern_status take_request(reading *r, const tern_chat_request *q, tern_error *err) {
+    const tern_json_doc *doc = &r->request;
+    TERN_TRY(tern_json_parse(&r->request, q->json, q->n_bytes, err));
+    const tern_json *list = tern_json_get(doc, tern_json_root(doc), "messages");
+    if (!tern_json_is(list, TERN_JSON_ARRAY))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the request has no \"messages\"");
+    TERN_TRY(make_parts(r, list->n, q->n_images, err));
+    size_t i = 0, n_images = 0;
+    for (const tern_json *m = tern_json_first(doc, list); m; m = tern_json_next(doc, list, m)) {
+        turn_part *p = &r->parts[i++];
+        *p = (turn_part){.value = m, .first_image = n_images};
+        set_role(p, tern_json_str(tern_json_get(doc, m, "role")));
+        p->n_images = count_images(doc, tern_json_get(doc, m, "content"));
+        n_images += p->n_images;
+    }
+    if (n_images != q->n_images)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "the messages have %zu images, and %zu are given",
+                         n_images, q->n_images);
+    if (n_images) memcpy(r->images, q->images, n_images * sizeof *r->images);
+    find_turns(r);
+    return TERN_OK;
+}
+
+static tern_status open_request(reading *r, const tern_model *model, const tern_chat_request *q,
+                                tern_error *err) {
+    *r = (reading){.model = model, .is_request = true};
+    TERN_NEED_EACH(q->images, q->n_images);
+    tern_status status = take_request(r, q, err);
+    return status == TERN_ERR_FORMAT ? tern_fail_prefix(err, status, "the request") : status;
+}
+
+static void close_reading(reading *r) {
+    tern_json_free(&r->request);
+    tern_free(r->parts);
+    tern_free(r->images);
+    tern_free(r->kept);
+}
 
 // Where the turn after the one at `first` begins. Never goes past the newest turn.
 static size_t next_turn(const reading *r, size_t first) {
     if (first >= r->last) return r->last;
-    for (first++; first < r->last && !has_role(&r->messages[first], "user");) first++;
+    for (first++; first < r->last && !r->parts[first].is_user;) first++;
     return first;
 }
 
@@ -73,28 +158,58 @@ tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_
     return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
 }
 
-// Copies what is read to r->kept; returns how many messages that is.
-static size_t keep(reading *r, size_t first) {
+static bool is_read(const reading *r, size_t i, size_t first) {
+    return i < r->n_system || i >= first;
+}
+
+// The text that the model reads.
+static tern_status render(reading *r, size_t first, tern_strbuf *text, tern_error *err) {
     size_t n = r->n_system, n_rest = r->n_messages - first;
     memcpy(r->kept, r->messages, n * sizeof *r->kept);
     memcpy(r->kept + n, r->messages + first, n_rest * sizeof *r->kept);
-    return n + n_rest;
+    return tern_chat_format(r->model, r->kept, n + n_rest, collect, text, err);
 }
 
-// Puts the images of the first n kept messages where the tokens have their placeholders.
-static tern_status place_images(const reading *r, size_t n, tern_ids *ids, tern_error *err) {
-    size_t n_images = 0, n_all = ids->n, n_rows, at = 0;
-    for (size_t i = 0; i < n; i++) n_images += r->kept[i].n_images;
-    if (n_images == 0) return TERN_OK;
+static tern_status render_request(const reading *r, size_t first, tern_strbuf *text,
+                                  tern_error *err) {
+    const tern_json_doc *doc = &r->request;
+    const tern_json *root = tern_json_root(doc);
+    tern_strbuf json = {0};
+    tern_json_writer w = {.out = &json};
+    tern_json_open(&w, NULL, '{');
+    for (const tern_json *key = tern_json_first(doc, root); key;
+         key = tern_json_next(doc, root, key))
+        if (!tern_str_is(tern_json_str(key), "messages"))
+            tern_json_put_member(&w, tern_json_str(key), doc, tern_json_value_of(doc, key));
+    tern_json_open(&w, "messages", '[');
+    for (size_t i = 0; i < r->n_messages; i++)
+        if (is_read(r, i, first)) tern_json_put_value(&w, NULL, doc, r->parts[i].value);
+    tern_json_close(&w, ']');
+    tern_json_close(&w, '}');
+    tern_status status =
+        json.failed ? tern_fail_memory(err, json.len)
+                    : tern_chat_format_json(r->model, json.ptr, json.len, collect, text, err);
+    tern_strbuf_free(&json);
+    return status;
+}
+
+// Puts the images of what is read where the tokens have their placeholders.
+static tern_status place_images(const reading *r, size_t first, tern_ids *ids, tern_error *err) {
+    size_t n_images = 0, n_all = ids->n, n_rows;
+    if (r->n_images == 0) return TERN_OK;
     tern_ids all = {0};
-    tern_image_tokens **images = tern_alloc_array(TERN_MEM_MISC, n_images, sizeof *images);
-    if (!images) return tern_fail_memory(err, n_images * sizeof *images);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < r->kept[i].n_images; k++) {
-            images[at++] = r->kept[i].images[k];
-            tern_image_tokens_ids(r->kept[i].images[k], &n_rows);
+    tern_image_tokens **images = tern_alloc_array(TERN_MEM_MISC, r->n_images, sizeof *images);
+    if (!images) return tern_fail_memory(err, r->n_images * sizeof *images);
+    for (size_t i = 0; i < r->n_messages; i++)
+        for (size_t k = 0; is_read(r, i, first) && k < r->parts[i].n_images; k++) {
+            images[n_images] = r->images[r->parts[i].first_image + k];
+            tern_image_tokens_ids(images[n_images++], &n_rows);
             n_all += n_rows;
         }
+    if (n_images == 0) {
+        tern_free(images);
+        return TERN_OK;
+    }
     tern_status status = TERN_OK;
     if (tern_array_reserve(TERN_MEM_MISC, &all.ids, &all.capacity, 0, n_all) != 0)
         status = tern_fail_memory(err, n_all * sizeof *all.ids);
@@ -109,11 +224,11 @@ static tern_status place_images(const reading *r, size_t n, tern_ids *ids, tern_
 // The tokens that the model reads if it begins at the message `first`.
 static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error *err) {
     tern_strbuf text = {0};
-    size_t n = keep(r, first);
-    tern_status status = tern_chat_format(r->model, r->kept, n, collect, &text, err);
+    tern_status status =
+        r->is_request ? render_request(r, first, &text, err) : render(r, first, &text, err);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
     if (status == TERN_OK) status = tern_chat_encode(r->model, &text, out, err);
-    if (status == TERN_OK) status = place_images(r, n, out, err);
+    if (status == TERN_OK) status = place_images(r, first, out, err);
     tern_strbuf_free(&text);
     return status;
 }
@@ -161,26 +276,53 @@ static tern_status fit(reading *r, size_t n_context, size_t n_answer, tern_ids *
                      r->n_system ? " and the system text have" : " has", out->n, n_context);
 }
 
+static tern_status check_limits(const tern_chat_limits *most, tern_error *err) {
+    if (most->n_context >= 0 && most->n_answer >= 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "%s is %d: expected 1 or more, or 0",
+                     most->n_context < 0 ? "n_context" : "n_answer",
+                     (int)(most->n_context < 0 ? most->n_context : most->n_answer));
+}
+
+static tern_status give_tokens(reading *r, const tern_chat_limits *most, tern_ids *out,
+                               tern_error *err) {
+    tern_ids list = {0};
+    tern_status status = fit(r, (size_t)most->n_context, (size_t)most->n_answer, &list, err);
+    if (status == TERN_OK) tern_ids_give(out, list.ids, list.n);
+    if (status == TERN_OK && most->n_dropped) *most->n_dropped = dropped(r);
+    tern_free(list.ids);
+    return status;
+}
+
 tern_status tern_chat_tokens(const tern_model *model, const tern_message *messages,
                              size_t n_messages, const tern_chat_limits *limits, tern_ids *out,
                              tern_error *err) {
     tern_clear(err);
     reading r;
-    tern_ids list = {0};
     const tern_chat_limits most = limits ? *limits : (tern_chat_limits){0};
     TERN_NEED(out);
     TERN_NEED_ARRAY(out->ids, out->capacity);
     out->n = 0;
-    if (most.n_context < 0 || most.n_answer < 0)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "%s is %d: expected 1 or more, or 0",
-                         most.n_context < 0 ? "n_context" : "n_answer",
-                         (int)(most.n_context < 0 ? most.n_context : most.n_answer));
+    TERN_TRY(check_limits(&most, err));
     tern_status status = open_reading(&r, model, messages, n_messages, err);
-    if (status == TERN_OK)
-        status = fit(&r, (size_t)most.n_context, (size_t)most.n_answer, &list, err);
-    if (status == TERN_OK) tern_ids_give(out, list.ids, list.n);
-    if (status == TERN_OK && most.n_dropped) *most.n_dropped = dropped(&r);
-    tern_free(list.ids);
+    if (status == TERN_OK) status = give_tokens(&r, &most, out, err);
+    close_reading(&r);
+    return status;
+}
+
+tern_status tern_chat_tokens_json(const tern_model *model, const tern_chat_request *request,
+                                  const tern_chat_limits *limits, tern_ids *out, tern_error *err) {
+    tern_clear(err);
+    reading r;
+    const tern_chat_limits most = limits ? *limits : (tern_chat_limits){0};
+    TERN_NEED(model);
+    TERN_NEED(request);
+    TERN_NEED(request->json);
+    TERN_NEED(out);
+    TERN_NEED_ARRAY(out->ids, out->capacity);
+    out->n = 0;
+    TERN_TRY(check_limits(&most, err));
+    tern_status status = open_request(&r, model, request, err);
+    if (status == TERN_OK) status = give_tokens(&r, &most, out, err);
     close_reading(&r);
     return status;
 }
@@ -225,6 +367,9 @@ tern_status tern_chat_answer(tern_session *session, const tern_message *messages
     if (p.max_tokens < 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "max_tokens is %d: expected 1 or more, or 0",
                          (int)p.max_tokens);
+    if (p.append)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "append: the messages are the whole conversation, not what follows it");
     tern_session_call call;
     tern_session_enter(&call, session);
     a.n_context = (size_t)session->n_context;

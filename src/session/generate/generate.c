@@ -112,6 +112,7 @@ static void free_generation(tern_spare *spare) {
     tern_free(g->stops);
     tern_free(g->biases);
     tern_free(g->said);
+    tern_free(g->changed);
     tern_sampler_free(&g->sampler);
     tern_excluded_free(&g->excluded);
     tern_constraint_free(&g->constraint);
@@ -131,6 +132,8 @@ static void clear(tern_generation *g) {
                            .biases_capacity = old.biases_capacity,
                            .said = old.said,
                            .said_capacity = old.said_capacity,
+                           .changed = old.changed,
+                           .changed_capacity = old.changed_capacity,
                            .excluded = old.excluded,
                            .sampler = {.counts = old.sampler.counts,
                                        .counts_capacity = old.sampler.counts_capacity,
@@ -195,9 +198,15 @@ static tern_status reserve_text(tern_generation *g, tern_error *err) {
         if (tern_array_reserve(TERN_MEM_SESSION, &buffers[i]->ptr, &buffers[i]->capacity, 0,
                                1024 + g->stops_capacity) != 0)
             return tern_fail_memory(err, 1024);
-    if (tern_array_reserve(TERN_MEM_SESSION, &g->said, &g->said_capacity, 0,
-                           (size_t)g->max_tokens + 1) != 0)
-        return tern_fail_memory(err, (size_t)g->max_tokens * sizeof *g->said);
+    // An answer in a context that does not move is no longer than that, whatever max_tokens is.
+    const bool is_held = !g->refit.make_room && !g->s->desc.shift_context;
+    const int32_t n_context = g->s->n_context;
+    size_t n = (size_t)(is_held && g->max_tokens > n_context ? n_context : g->max_tokens) + 1;
+    if (tern_array_reserve(TERN_MEM_SESSION, &g->said, &g->said_capacity, 0, n) != 0)
+        return tern_fail_memory(err, n * sizeof *g->said);
+    size_t n_vocab = g->on_logits ? (size_t)g->s->model->info.n_vocab : 0;
+    if (tern_array_reserve(TERN_MEM_SESSION, &g->changed, &g->changed_capacity, 0, n_vocab) != 0)
+        return tern_fail_memory(err, n_vocab * sizeof *g->changed);
     return TERN_OK;
 }
 
@@ -211,6 +220,8 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
     g->fork_at = params->fork_at > 0 ? (size_t)params->fork_at : 0;
     g->on_text = params->on_text;
     g->on_end = params->on_end;
+    g->on_progress = params->on_progress;
+    g->on_logits = params->on_logits;
     g->user = params->user;
     g->decoder.with_special = params->with_special;
     g->decoder.started = true; // the text continues: the space before its first word is kept
@@ -233,21 +244,23 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
     return reserve_text(g, err);
 }
 
-// Puts the prompt where it will be computed, after the prefix that the timeline already has.
+// Puts the prompt where it will be computed, after the prefix that the timeline already has: what
+// is equal, or all of it, where the prompt is appended.
 static tern_status put_prompt(tern_generation *g, const tern_generation_desc *desc,
                               tern_error *err) {
     tern_session *s = g->s;
+    const size_t n_before = desc->appends ? s->n_tokens : 0;
     int32_t answer =
         desc->n_reserve < 0 || desc->n_reserve > g->max_tokens ? g->max_tokens : desc->n_reserve;
-    size_t n = desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
+    size_t n = n_before + desc->n_ids, room = n + (size_t)answer, most = (size_t)s->n_context;
     const int32_t *ids = desc->ids; // may be the timeline's own, which moves as it grows
     TERN_TRY(tern_lease_make_room(s->lease, room < most ? room : most, &ids, NULL, err));
     TERN_TRY(tern_lease_reserve_ahead(s->lease, (int32_t)(room < most ? room : most), err));
     // Compute the last one again: its scores are needed.
-    size_t common = tern_session_keep_common(s, ids, n, 1), n_reused;
+    size_t common = n_before ? n_before : tern_session_keep_common(s, ids, n, 1), n_reused;
     TERN_TRY(tern_lease_announce_length(s->lease, n, err));
     TERN_TRY(tern_session_count_reused(s, &n_reused, err));
-    TERN_TRY(tern_lease_set_ids(s->lease, common, ids + common, n - common, err));
+    TERN_TRY(tern_lease_set_ids(s->lease, common, ids + (common - n_before), n - common, err));
     g->n_left = n - common;
     g->is_prompt = g->is_settled = true;
     g->id = g->chosen = -1;
@@ -256,13 +269,7 @@ static tern_status put_prompt(tern_generation *g, const tern_generation_desc *de
     return TERN_OK;
 }
 
-tern_status tern_generation_begin(tern_generation **out, tern_session *s,
-                                  const tern_generation_desc *desc, tern_error *err) {
-    static const tern_generate_params defaults = {0};
-    const tern_generate_params *params = desc->params ? desc->params : &defaults;
-    tern_generation *g;
-    *out = NULL;
-    TERN_NEED_ARRAY(desc->ids, desc->n_ids);
+static tern_status check_params(const tern_generate_params *params, tern_error *err) {
     TERN_NEED_EACH(params->stops, params->n_stops);
     TERN_NEED_ARRAY(params->biases, params->n_biases);
     TERN_NEED_ARRAY(params->stop_token_ids, params->n_stop_token_ids);
@@ -273,15 +280,40 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s is %d: expected 1 or more, or 0",
                          params->max_tokens < 0 ? "max_tokens" : "fork_at",
                          (int)(params->max_tokens < 0 ? params->max_tokens : params->fork_at));
-    TERN_TRY(tern_session_check_idle(s, err));
-    if (desc->n_ids == 0)
+    return TERN_OK;
+}
+
+// What the prompt is: where nothing is appended to a timeline, that itself.
+static tern_status find_prompt(tern_generation_desc *desc, const tern_session *s, tern_error *err) {
+    desc->appends = desc->params->append && s->n_tokens > 0;
+    if (desc->appends && desc->n_ids == 0) {
+        desc->ids = tern_session_tokens(s);
+        desc->n_ids = s->n_tokens;
+        desc->appends = false;
+    }
+    const size_t n = desc->n_ids, n_before = desc->appends ? s->n_tokens : 0;
+    if (n == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "the prompt is empty: there is nothing to continue");
-    if (desc->n_ids > (size_t)s->n_context)
+    if (n > (size_t)s->n_context - n_before)
         return tern_fail(err, TERN_ERR_CONTEXT_FULL,
-                         "the prompt has %zu tokens, the context only %d", desc->n_ids,
+                         "the prompt has %zu tokens, the context only %d", n_before + n,
                          (int)s->n_context);
-    TERN_TRY(tern_session_check_ids(s, desc->ids, desc->n_ids, err));
+    return tern_session_check_ids(s, desc->ids, n, err);
+}
+
+tern_status tern_generation_begin(tern_generation **out, tern_session *s,
+                                  const tern_generation_desc *wanted, tern_error *err) {
+    static const tern_generate_params defaults = {0};
+    tern_generation_desc with = *wanted, *desc = &with;
+    const tern_generate_params *params = desc->params ? desc->params : &defaults;
+    tern_generation *g;
+    *out = NULL;
+    desc->params = params;
+    TERN_NEED_ARRAY(desc->ids, desc->n_ids);
+    TERN_TRY(check_params(params, err));
+    TERN_TRY(tern_session_check_idle(s, err));
+    TERN_TRY(find_prompt(desc, s, err));
     TERN_TRY(tern_model_take_spare(s->model, &generation_kind, &g, err));
     clear(g);
     g->s = s;
@@ -302,7 +334,7 @@ tern_status tern_generation_begin(tern_generation **out, tern_session *s,
 
 static bool needs_all(const tern_generation *g) {
     const tern_session *s = g->s;
-    return tern_sampler_need(&g->sampler) == 0 || s->n_each_logprobs > 0 ||
+    return tern_sampler_need(&g->sampler) == 0 || s->n_each_logprobs > 0 || g->on_logits ||
            (tern_constraint_binds(&g->constraint) && !tern_lease_takes_masks(s->lease)) ||
            (s->speculator && s->speculator->params.threshold > 0);
 }
@@ -371,9 +403,9 @@ static size_t end_at_fork(const tern_generation *g, size_t n) {
 }
 
 // Whether tokens that the grammar forces are said without asking the model: not if
-// log-probabilities are kept.
+// log-probabilities are kept, or the caller sees all scores.
 static bool may_force(const tern_generation *g) {
-    return tern_constraint_binds(&g->constraint) && !g->s->n_each_logprobs &&
+    return tern_constraint_binds(&g->constraint) && !g->s->n_each_logprobs && !g->on_logits &&
            g->sampler.n_excluded == 0;
 }
 
@@ -474,7 +506,7 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
         TERN_TRY(plan_piece(g, n_most, wants, err));
     } else {
         bool may = alone && s->speculator && s->n_each_logprobs == 0 && !g->constraint.grammar &&
-                   tern_sampler_need(&g->sampler) == 1;
+                   !g->on_logits && tern_sampler_need(&g->sampler) == 1;
         int32_t n_each = may ? tern_device_drafts_choose(s->speculator) : 0;
         if (n_each)
             plan_drafting(g, n_each, wants);
@@ -519,6 +551,40 @@ static size_t keep_allowed(const tern_generation *g, const tern_scores *x, size_
     return n;
 }
 
+// Shows a row of scores to the caller, who may change them in g->changed. *id: its choice; -1:
+// none.
+static tern_status ask_caller(tern_generation *g, const tern_scores *x, size_t row, int32_t *id,
+                              tern_error *err) {
+    tern_session *s = g->s;
+    const size_t n_vocab = (size_t)s->model->info.n_vocab;
+    const float *logits = row_of(g, x, row);
+    const uint64_t *bits = g->is_bound ? g->constraint.bits + row * g->constraint.n_words : NULL;
+    for (size_t i = 0; i < n_vocab; i++) {
+        if (isnan(logits[i])) return tern_session_fail_scores(s, err);
+        bool may = !bits || bits[i / 64] >> i % 64 & 1;
+        g->changed[i] = may ? logits[i] : -INFINITY;
+    }
+    const tern_logits at = {.logits = g->changed,
+                            .ids = tern_session_tokens(s),
+                            .n_ids = s->n_tokens,
+                            .n_generated = g->n_said,
+                            .n_vocab = (int32_t)n_vocab};
+    *id = g->on_logits(g->user, &at);
+    if (*id == TERN_LOGITS_STOP || s->is_closed) {
+        stop(g, TERN_STOP_CALLER);
+        return TERN_OK;
+    }
+    tern_candidate one = {.id = *id};
+    if (*id == TERN_LOGITS_SAMPLE) return TERN_OK;
+    if (*id >= 0 && (size_t)*id < n_vocab && (!bits || bits[*id / 64] >> *id % 64 & 1) &&
+        tern_excluded_apply(&g->excluded, &one, 1, at.ids, at.n_ids, g->n_said) == 1)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "on_logits chose token %d, which may not come here: it is not in the "
+                     "vocabulary, or excluded by the grammar, allowed_token_ids or bad_words",
+                     (int)*id);
+}
+
 // The next token, from the row-th row of scores.
 static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, int32_t *id,
                           tern_error *err) {
@@ -529,6 +595,11 @@ static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, 
     const int32_t *ids = k ? x->top_ids + first : NULL;
     float greatest = -INFINITY;
     bool is_number = true;
+    if (g->on_logits) {
+        TERN_TRY(ask_caller(g, x, row, id, err));
+        if (g->is_over || *id >= 0) return TERN_OK;
+        logits = g->changed;
+    }
     if (g->is_bound && !k) n = keep_allowed(g, x, row, logits, &greatest, &is_number);
     while (g->is_bound && k && n && ids[n - 1] == INT32_MAX) n--; // fewer tokens are allowed
     for (size_t i = 0; i < n && (k || !g->is_bound); i++) {
@@ -536,6 +607,9 @@ static tern_status choose(tern_generation *g, const tern_scores *x, size_t row, 
         greatest = logits[i] > greatest ? logits[i] : greatest;
         is_number &= !isnan(logits[i]);
     }
+    if (g->on_logits && (!is_number || !isfinite(greatest)))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "on_logits left %s",
+                         is_number ? "no token" : "scores that are not numbers (NaN)");
     if (!is_number || !isfinite(greatest)) return tern_session_fail_scores(s, err);
     const int32_t *recent = tern_session_tokens(s);
     n = tern_excluded_apply(&g->excluded, x->candidates, n, recent, s->n_tokens, g->n_said);
@@ -660,7 +734,7 @@ static tern_status choose_next(tern_generation *g, const tern_scores *x, size_t 
     g->chosen = may_force(g) ? tern_constraint_forced(&g->constraint) : -1;
     if (g->is_bound && g->constraint.n_allowed[row] == 0) return end_of_grammar(g, row, err);
     if (g->chosen < 0) TERN_TRY(choose(g, x, row, &g->chosen, err));
-    if (!g->s->n_each_logprobs) return TERN_OK;
+    if (!g->s->n_each_logprobs || g->is_over) return TERN_OK;
     return keep_logprobs(g, row_of(g, x, row), g->chosen, err);
 }
 
@@ -709,6 +783,15 @@ static void take_step(tern_generation *g, const tern_scores *x, double seconds) 
     g->n_more = 0;
 }
 
+// Whether the answer may begin, or the next piece of its prompt be computed.
+static bool tell_progress(tern_generation *g) {
+    const size_t n = g->stats.n_prompt;
+    if (!g->is_prompt || !g->on_progress) return true;
+    bool goes_on = g->on_progress(g->user, "prompt", (double)(n - g->n_left) / (double)n);
+    if (!goes_on || g->s->is_closed) stop(g, TERN_STOP_CALLER);
+    return !g->is_over;
+}
+
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
                                  tern_error *err) {
     if (g->n_left == 0) {
@@ -718,7 +801,7 @@ tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, 
     g->s->n_tokens += (size_t)g->work.n_ids;
     g->n_left -= (size_t)g->work.n_ids;
     g->n_fed += (size_t)g->work.n_ids;
-    if (!g->is_prompt || g->n_left > 0) return TERN_OK;
+    if (!tell_progress(g) || !g->is_prompt || g->n_left > 0) return TERN_OK;
     g->prompt_done = tern_seconds();
     return go_on(g, scores, err);
 }
@@ -762,6 +845,13 @@ tern_status tern_generation_end(tern_generation *g, tern_status status, tern_gen
     if (status == TERN_OK && (g->text.failed || g->held.failed))
         status = tern_fail_memory(err, g->held.len);
     if (stats) *stats = st;
+    static const char *const reasons[] = {"its end", "max_tokens", "a stop string",
+                                          "the full context", "the caller"};
+    tern_model_log(s->model, TERN_LOG_DEBUG,
+                   "%zu tokens of prompt, %zu of them reused, in %.3f s; %zu generated in %.3f s: "
+                   "%s",
+                   st.n_prompt, st.n_reused, st.prompt_seconds, st.n_generated, st.generate_seconds,
+                   status == TERN_OK ? reasons[st.reason] : tern_status_name(status));
     s->running = NULL;
     tern_constraint_end(&g->constraint);
     tern_lease_trim(s->lease);
@@ -849,9 +939,10 @@ tern_status tern_generate(tern_session *s, const char *prompt, const tern_genera
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
                          s->model->path);
     tern_session_enter(&call, s);
+    const bool goes_on = params && params->append && s->n_tokens > 0;
+    const unsigned flags = TERN_TOKENIZE_SPECIAL | (goes_on ? 0 : TERN_TOKENIZE_BOS);
     tern_status status =
-        tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
-                              TERN_TOKENIZE_SPECIAL | TERN_TOKENIZE_BOS, &ids, err);
+        tern_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt), flags, &ids, err);
     if (status == TERN_OK) status = tern_generate_ids(s, ids.ids, ids.n, params, stats, err);
     tern_session_leave(&call);
     tern_free(ids.ids);

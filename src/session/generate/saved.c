@@ -1,4 +1,4 @@
-// A session in a file, all numbers little-endian:
+// A session in a file, or the same bytes in memory, all numbers little-endian:
 //
 //     0   8  "TERNSESS"
 //     8   4  version, 1
@@ -20,6 +20,7 @@
 
 #define MAGIC   "TERNSESS"
 #define VERSION 1
+#define MEMORY  "memory" // in messages, instead of a path
 
 typedef struct header {
     char magic[8];
@@ -50,15 +51,23 @@ tern_status tern_session_digest(tern_session *s, uint64_t *out, tern_error *err)
 // ---- Saving ------------------------------------------------------------------------------------
 
 typedef struct saving {
-    tern_output *out;
+    tern_output *out;      // or
+    tern_text_fn on_bytes; // the caller's
+    void *user;
     uint64_t hash;
 } saving;
+
+static tern_status write_bytes(const saving *to, const void *bytes, size_t n, tern_error *err) {
+    if (to->out) return tern_output_write(to->out, bytes, n, err);
+    if (n == 0 || to->on_bytes(to->user, bytes, n)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CANCELLED, "saving was stopped by on_bytes");
+}
 
 static tern_status put(void *user, const void *bytes, size_t n, tern_error *err) {
     saving *to = user;
     to->hash = tern_hash64(to->hash, bytes, n);
     TERN_TRY(tern_check_cancelled("saving", err));
-    return tern_output_write(to->out, bytes, n, err);
+    return write_bytes(to, bytes, n, err);
 }
 
 static tern_status save(tern_session *s, saving *to, tern_error *err) {
@@ -66,11 +75,29 @@ static tern_status save(tern_session *s, saving *to, tern_error *err) {
     header h = {.magic = MAGIC, .version = VERSION, .n_tokens = s->n_tokens};
     TERN_TRY(tern_session_digest(s, &h.digest, err));
     h.hash = hash_front(&h, ids);
-    TERN_TRY(tern_output_write(to->out, &h, sizeof h, err));
-    TERN_TRY(tern_output_write(to->out, ids, s->n_tokens * sizeof *ids, err));
+    TERN_TRY(write_bytes(to, &h, sizeof h, err));
+    TERN_TRY(write_bytes(to, ids, s->n_tokens * sizeof *ids, err));
     TERN_TRY(tern_lease_write(s->lease, (int32_t)s->n_tokens, put, to, err));
-    TERN_TRY(tern_output_write(to->out, &to->hash, sizeof to->hash, err));
-    return tern_output_finish(to->out, err);
+    TERN_TRY(write_bytes(to, &to->hash, sizeof to->hash, err));
+    return to->out ? tern_output_finish(to->out, err) : TERN_OK;
+}
+
+static tern_status check_savable(tern_session *s, const char *path, tern_error *err) {
+    TERN_TRY(tern_session_check_idle(s, err));
+    const int32_t *ids = tern_session_tokens(s);
+    for (size_t i = 0; i < s->n_tokens; i++)
+        if (ids[i] >= TERN_IMAGE_TOKENS_IDS) // their meaning ends with the model
+            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a session with images cannot be saved",
+                             path);
+    return TERN_OK;
+}
+
+static tern_status save_to(tern_session *s, saving *to, tern_error *err) {
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    tern_status status = save(s, to, err);
+    tern_session_leave(&call);
+    return status;
 }
 
 tern_status tern_session_save(tern_session *s, const char *path, tern_error *err) {
@@ -78,26 +105,29 @@ tern_status tern_session_save(tern_session *s, const char *path, tern_error *err
     saving to = {0};
     TERN_NEED(s);
     TERN_NEED(path);
-    TERN_TRY(tern_session_check_idle(s, err));
-    const int32_t *ids = tern_session_tokens(s);
-    for (size_t i = 0; i < s->n_tokens; i++)
-        if (ids[i] >= TERN_IMAGE_TOKENS_IDS) // their meaning ends with the model
-            return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: a session with images cannot be saved",
-                             path);
+    TERN_TRY(check_savable(s, path, err));
     TERN_TRY(tern_output_open_private(&to.out, path, err));
-    tern_session_call call;
-    tern_session_enter(&call, s);
-    tern_status status = save(s, &to, err);
-    tern_session_leave(&call);
+    tern_status status = save_to(s, &to, err);
     tern_output_close(to.out);
     return status;
+}
+
+tern_status tern_session_save_bytes(tern_session *s, tern_text_fn on_bytes, void *user,
+                                    tern_error *err) {
+    tern_clear(err);
+    saving to = {.on_bytes = on_bytes, .user = user};
+    TERN_NEED(s);
+    TERN_NEED(on_bytes);
+    TERN_TRY(check_savable(s, MEMORY, err));
+    return save_to(s, &to, err);
 }
 
 // ---- Loading -----------------------------------------------------------------------------------
 
 typedef struct loading {
     const char *path;
-    int fd;
+    int fd;                // or
+    const uint8_t *memory; // what is not read yet
     uint64_t hash, n_left; // bytes of the file that are not read yet
     int32_t *ids;
     size_t n_ids;
@@ -109,6 +139,12 @@ static tern_status fail(const loading *from, tern_error *err, const char *what) 
 
 static tern_status read_bytes(loading *from, void *bytes, size_t n, tern_error *err) {
     if (n > from->n_left) return fail(from, err, "the saved session ends too early");
+    if (from->memory) {
+        if (n) memcpy(bytes, from->memory, n);
+        from->memory += n;
+        from->n_left -= n;
+        return TERN_OK;
+    }
     int64_t got = tern_fd_read(from->fd, bytes, n);
     if (got < 0 || (size_t)got != n)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be read", from->path);
@@ -145,7 +181,7 @@ static tern_status load_front(loading *from, tern_session *s, tern_error *err) {
     header h;
     uint64_t digest;
     TERN_TRY(tern_session_digest(s, &digest, err));
-    TERN_TRY(tern_file_open_regular(&from->fd, from->path, &from->n_left, err));
+    if (!from->memory) TERN_TRY(tern_file_open_regular(&from->fd, from->path, &from->n_left, err));
     TERN_TRY(read_bytes(from, &h, sizeof h, err));
     TERN_TRY(check_header(from, &h, digest, err));
     from->n_ids = (size_t)h.n_tokens;
@@ -198,18 +234,31 @@ static void close_loading(loading *from) {
     tern_free(from->ids);
 }
 
+static tern_status load_from(tern_session *s, loading *from, tern_error *err) {
+    TERN_TRY(tern_session_check_idle(s, err));
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    tern_status status = load(s, from, err);
+    tern_session_leave(&call);
+    close_loading(from);
+    return status;
+}
+
 tern_status tern_session_load(tern_session *s, const char *path, tern_error *err) {
     tern_clear(err);
     loading from = {.path = path, .fd = -1};
     TERN_NEED(s);
     TERN_NEED(path);
-    TERN_TRY(tern_session_check_idle(s, err));
-    tern_session_call call;
-    tern_session_enter(&call, s);
-    tern_status status = load(s, &from, err);
-    tern_session_leave(&call);
-    close_loading(&from);
-    return status;
+    return load_from(s, &from, err);
+}
+
+tern_status tern_session_load_bytes(tern_session *s, const void *bytes, size_t n_bytes,
+                                    tern_error *err) {
+    tern_clear(err);
+    loading from = {.path = MEMORY, .fd = -1, .memory = bytes, .n_left = n_bytes};
+    TERN_NEED(s);
+    TERN_NEED(bytes);
+    return load_from(s, &from, err);
 }
 
 tern_status tern_session_peek(tern_session *s, const char *path, tern_ids *out, tern_error *err) {

@@ -58,6 +58,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
         tern_session_close(s);
         return status;
     }
+    tern_model_log(model, TERN_LOG_DEBUG, "a session of %d tokens", (int)s->n_context);
     *out = s;
     return TERN_OK;
 }
@@ -123,6 +124,22 @@ void tern_session_reset(tern_session *s) {
     s->n_tokens = 0;
     tern_speculator_cut(s->speculator, 0);
 }
+
+tern_status tern_session_truncate(tern_session *s, size_t n_tokens, tern_error *err) {
+    tern_clear(err);
+    size_t unused;
+    TERN_NEED(s);
+    TERN_TRY(tern_session_check_idle(s, err));
+    if (n_tokens > s->n_tokens)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "a timeline of %zu tokens cannot be truncated to %zu", s->n_tokens,
+                         n_tokens);
+    if (tern_lease_last_cut(s->lease, n_tokens) != n_tokens)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "an image would be cut at token %zu", n_tokens);
+    tern_session_keep_common(s, tern_session_tokens(s), n_tokens, 0);
+    return tern_session_count_reused(s, &unused, err);
+}
+
 int32_t tern_session_n_context(const tern_session *s) { return s ? s->n_context : 0; }
 tern_kv_type tern_session_kv_type(const tern_session *s) {
     return s ? s->desc.kv_type : TERN_KV_AUTO;
@@ -298,6 +315,24 @@ tern_status tern_session_logits(tern_session *s, const int32_t *ids, size_t n_id
     tern_session_call call;
     tern_session_enter(&call, s);
     tern_status status = append(s, ids, n_ids, &w, err);
+    tern_session_leave(&call);
+    return status;
+}
+
+tern_status tern_session_last_logits(tern_session *s, float *logits, tern_error *err) {
+    tern_clear(err);
+    TERN_NEED(s);
+    TERN_NEED(logits);
+    TERN_TRY(tern_session_check_idle(s, err));
+    const size_t n = s->n_tokens;
+    if (n == 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "there is no last token: the timeline is empty");
+    const wanted w = {.n_outputs = 1, .logits = logits};
+    tern_session_call call;
+    tern_session_enter(&call, s);
+    const int32_t *ids = tern_session_tokens(s);
+    size_t common = tern_session_keep_common(s, ids, n, 1);
+    tern_status status = append(s, ids + common, n - common, &w, err);
     tern_session_leave(&call);
     return status;
 }

@@ -540,8 +540,8 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY_GOTO(tern_file_need_weights(c->file, err));
     TERN_TRY_GOTO(tern_arch_read(c->file, &c->arch, &c->config, err));
     TERN_TRY_GOTO(tern_arch_check(c->file, c->arch, &c->config, err));
-    if (!c->to_gguf)
-        TERN_TRY_GOTO(tern_tower_add(c->file, in, &c->arch, &c->config, c->desc->mmproj, err));
+    const tern_tower_source from = {.model = in, .mmproj = c->desc->mmproj};
+    if (!c->to_gguf) TERN_TRY_GOTO(tern_tower_add(c->file, &from, &c->arch, &c->config, err));
     take_vision(c);
     if (tern_arch_is_rotated(c->file) && (!c->to_gguf || c->desc->n_loras))
         TERN_TRY_GOTO(tern_fail(err, TERN_ERR_UNSUPPORTED,

@@ -89,13 +89,13 @@ TEST(two_ggufs_see_videos_as_transformers_does) {
 }
 
 // Rows of an image of two different frames; the caller frees them. NULL: none.
-static float *see(const char *path, const char *mmproj, size_t *n) {
+static float *see_with(const char *path, tern_model_desc desc, size_t *n) {
     tern_error err = {0};
     tern_model *m;
     tern_image frames[2];
     tern_image_tokens *s = NULL;
     float *rows = NULL;
-    const tern_model_desc desc = {.n_threads = 1, .mmproj = mmproj};
+    desc.n_threads = 1;
     tern_status status = tern_model_open(&m, path, &desc, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
     if (status != TERN_OK) return NULL;
@@ -115,6 +115,10 @@ static float *see(const char *path, const char *mmproj, size_t *n) {
     return rows;
 }
 
+static float *see(const char *path, const char *mmproj, size_t *n) {
+    return see_with(path, (tern_model_desc){.mmproj = mmproj}, n);
+}
+
 static void check_same_rows(const char *a, const char *b, const char *mmproj) {
     size_t n_a = 0, n_b = 0;
     float *x = see(a, NULL, &n_a), *y = see(b, mmproj, &n_b);
@@ -122,6 +126,24 @@ static void check_same_rows(const char *a, const char *b, const char *mmproj) {
               "%s: the rows are not those of %s", b, a);
     free(x);
     free(y);
+}
+
+// Both files in memory, where nothing is looked for beside them. Seen to fail: with the mmproj in
+// the folder instead, without the bytes of the tower kept.
+static void check_in_memory(const char *path, const char *mmproj) {
+    size_t n_model, n_tower, n_a = 0, n_b = 0;
+    char *model = test_read(path, &n_model), *tower = test_read(mmproj, &n_tower);
+    const tern_model_desc both = {.bytes = {model, n_model}, .mmproj_bytes = {tower, n_tower}};
+    const tern_model_desc one = {.bytes = {model, n_model}};
+    tern_model *m = NULL;
+    tern_media_info info = {0};
+    float *x = see(path, NULL, &n_a), *y = see_with(NULL, both, &n_b);
+    CHECK_MSG(x && y && n_a == n_b && memcmp(x, y, n_a * sizeof *x) == 0, "other rows");
+    CHECK(tern_model_open(&m, path, &one, NULL) == TERN_OK);
+    tern_model_get_media_info(m, &info);
+    CHECK(!info.has_vision);
+    tern_model_close(m);
+    free(x), free(y), free(model), free(tower);
 }
 
 // Sizes of images, token ids and all numbers survive: the rows are the same to the bit. With
@@ -133,6 +155,9 @@ TEST(conversion_writes_what_sees_beside_the_text) {
     make_folder("beside", folder);
     if (!convert(OWN, in(folder, "m.gguf"), TERN_TYPE_AUTO)) return;
     check_same_rows(OWN, in(folder, "m.gguf"), NULL);
+    char model[600];
+    snprintf(model, sizeof model, "%s", in(folder, "m.gguf"));
+    check_in_memory(model, in(folder, "mmproj-m.gguf"));
     tern_file *file;
     tern_error err = {0};
     convert(OWN, in(folder, "q.gguf"), TERN_TYPE_Q8_0); // mmproj-q.gguf: two are there

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "gpu_fixture.h"
 #include "tests/support/tiny_model.h"
+#include "tern_tools.h"
 
 #define N_TEXT 44
 

@@ -6,6 +6,7 @@
 #include "gpu_fixture.h"
 #include "tests/support/harness.h"
 #include "tern.h"
+#include "tern_tools.h"
 #include "tests/support/tiny_model.h"
 
 enum { N = 16, N_PROMPTS = 200, N_PROMPT = 9, N_TEXT = 16 };
