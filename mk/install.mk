@@ -19,8 +19,9 @@ CARRIED := $(wildcard models/*.gguf) models/chain-buckets.bin
 # Names may have spaces, which pkg-config needs escaped.
 empty :=
 pc_prefix = $(subst $(empty) ,\\ ,$(PREFIX))
+cmake_libs = $(subst $(empty) ,;,$(strip $(LIBS)))
 install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to PREFIX (/usr/local), under DESTDIR
-	install -d "$(TO)/bin" "$(TO)/lib/pkgconfig" "$(TO)/include" "$(TO)/share/man/man1" "$(TO)/share/tern/models"
+	install -d "$(TO)/bin" "$(TO)/lib/pkgconfig" "$(TO)/lib/cmake/tern" "$(TO)/include" "$(TO)/share/man/man1" "$(TO)/share/tern/models"
 	install -m 755 $(BUILD)/tern "$(TO)/bin/tern"
 	install -m 644 $(PUBLIC) "$(TO)/include/"
 	install -m 644 $(BUILD)/public/libtern.a "$(TO)/lib/libtern.a"
@@ -31,14 +32,17 @@ install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to 
 	ln -sf libtern.so.0 "$(TO)/lib/libtern.so"
 	sed -e 's|@PREFIX@|$(pc_prefix)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
 	    tools/tern.pc.in > "$(TO)/lib/pkgconfig/tern.pc"
+	for file in tern-config tern-config-version; do \
+	    sed -e 's|@VERSION@|$(VERSION)|' -e 's|@CMAKE_LIBS@|$(cmake_libs)|' tools/$$file.cmake.in > "$(TO)/lib/cmake/tern/$$file.cmake" || exit 1; \
+	done
 	$(if $(UNIT),install -d "$(TO)/$(dir $(UNIT))" && sed -e 's|@PREFIX@|$(PREFIX)|' apps/serve/systemd/tern@.service > "$(TO)/$(UNIT)")
 	install -m 644 docs/tern.1 "$(TO)/share/man/man1/tern.1"
 	install -m 644 $(CARRIED) "$(TO)/share/tern/models/"
 	$(foreach s,$(SHELLS),install -D -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
 uninstall: ## remove what install installed
-	rm -f "$(TO)/bin/tern" $(PUBLIC:include/%="$(TO)/include/%") "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" \
+	rm -f "$(TO)/bin/tern" $(PUBLIC:include/%="$(TO)/include/%") "$(TO)"/lib/libtern.* "$(TO)/lib/pkgconfig/tern.pc" "$(TO)"/lib/cmake/tern/tern-config*.cmake \
 	    "$(TO)/share/man/man1/tern.1" $(CARRIED:models/%="$(TO)/share/tern/models/%") $(if $(UNIT),"$(TO)/$(UNIT)") $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
-	rmdir "$(TO)/share/tern/models" "$(TO)/share/tern" 2>/dev/null || true
+	rmdir "$(TO)/share/tern/models" "$(TO)/share/tern" "$(TO)/lib/cmake/tern" 2>/dev/null || true
 .PHONY: install-test
 install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
 	tests/install_test.sh "$(MAKE)" $(CC)

@@ -3,7 +3,8 @@
 #
 #     tests/install_test.sh MAKE CC
 #
-# Seen to fail: with names that are not quoted, without strip, without the completions' rule, with PUBLIC of one header.
+# Seen to fail: with a library that --static leaves out, with a prefix in the CMake files that is not that of
+# the tree, with names that are not quoted, without strip, without the completions' rule, with PUBLIC of one header.
 set -eu
 make=$1 cc=$2
 dir=$(mktemp -d)
@@ -20,7 +21,7 @@ no_debug() { ! readelf -S "$1" | grep -q debug_info; }
 
 to="$dir/a prefix"
 check "make install" $make --no-print-directory install "PREFIX=$to"
-for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h include/tern_agent.h include/tern_tools.h include/tern_train.h share/man/man1/tern.1 \
+for file in bin/tern lib/libtern.a lib/libtern.so lib/libtern.so.0 include/tern.h include/tern_agent.h include/tern_tools.h include/tern_train.h lib/cmake/tern/tern-config.cmake share/man/man1/tern.1 \
     share/bash-completion/completions/tern share/zsh/site-functions/_tern share/fish/vendor_completions.d/tern.fish; do
     check "$file is not there" test -s "$to/$file"
 done
@@ -45,6 +46,38 @@ if command -v pkg-config >/dev/null; then
     compile() { eval "$cc" -o '"$dir/hello"' examples/hello.c "$(flags --cflags --libs)"; }
     check "the example is not compiled" compile
     check "the example does not run" env LD_LIBRARY_PATH="$to/lib" "$dir/hello" models/stories.gguf "Once upon a time"
+    # One file that needs nothing: where all that the library needs is there as an archive.
+    archives=yes
+    for lib in $(flags --static --libs-only-l); do
+        lib=lib${lib#-l}.a
+        [ "$lib" = libtern.a ] || [ "$($cc -print-file-name="$lib")" != "$lib" ] || archives=
+    done
+    if [ -n "$archives" ]; then
+        static() { eval "$cc" -static -o '"$dir/static"' examples/hello.c "$(flags --static --cflags --libs)"; }
+        check "the example is not linked statically" static
+        is_static() { ! readelf -d "$dir/static" | grep -q NEEDED; }
+        check "the static example needs libraries" is_static
+        check "the static example does not run" "$dir/static" models/stories.gguf "Once upon a time"
+    fi
+fi
+if command -v cmake >/dev/null; then
+    mkdir "$dir/cmake"
+    cat >"$dir/cmake/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.13)
+project(hello C)
+find_package(tern 0.1 REQUIRED)
+add_executable(shared "$PWD/examples/hello.c")
+target_link_libraries(shared tern::tern)
+add_executable(static "$PWD/examples/hello.c")
+target_link_libraries(static tern::static)
+END
+    build() { cmake -S "$dir/cmake" -B "$dir/cmake/$1" "-DCMAKE_C_COMPILER=${cc%% *}" "-DCMAKE_PREFIX_PATH=$2" && cmake --build "$dir/cmake/$1"; }
+    runs() { "$dir/cmake/$1/shared" models/stories.gguf "Once" && "$dir/cmake/$1/static" models/stories.gguf "Once"; }
+    check "CMake does not find it" build here "$to"
+    check "what CMake built does not run" runs here
+    sed -i 's/tern 0.1/tern 9.0/' "$dir/cmake/CMakeLists.txt"
+    wrong() { ! cmake -S "$dir/cmake" -B "$dir/cmake/wrong" "-DCMAKE_PREFIX_PATH=$to"; }
+    check "CMake takes it for another version" wrong
 fi
 check "make install with DESTDIR" $make --no-print-directory install "DESTDIR=$dir/an image" PREFIX=/usr
 check "DESTDIR was left out" test -s "$dir/an image/usr/bin/tern"
