@@ -11,7 +11,7 @@ static tern_status damaged(tern_error *err) {
     return tern_fail(err, TERN_ERR_FORMAT, "the WebP is damaged");
 }
 
-// More and more of the bytes, of which the decoder takes what it can. A lossless image's head may
+// The decoder gets more and more of the bytes, and takes what it can. A lossless image's head may
 // be read anew with each piece, so there are not many.
 #define PIECES 32
 static tern_status decode_pieces(WebPIDecoder *webp, const WebPData *data, tern_error *err) {
