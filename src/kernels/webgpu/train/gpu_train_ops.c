@@ -1,30 +1,7 @@
 // The dispatches of each op of a training graph.
 #include "base/alloc.h"
-#include "kernels/webgpu/train/gpu_train.h"
+#include "kernels/webgpu/train/gpu_train_steps.h"
 
-static uint32_t groups(uint64_t n, uint64_t each) { return (uint32_t)((n + each - 1) / each); }
-
-static gpu_count fixed(uint64_t n) { return (gpu_count){(uint32_t)n, 0}; }
-static gpu_count each(uint32_t tokens) { return (gpu_count){1, tokens}; }
-
-static gpu_train_step *add(tern_program *p, gpu_kernel kernel, gpu_count x, gpu_count y) {
-    gpu_train_step *s = &p->steps[p->n_steps++];
-    *s = (gpu_train_step){.what.kernel = kernel, .grid = {x, y, {1, 0}}};
-    return s;
-}
-
-static void set(gpu_train_step *s, const char *name, double value) {
-    s->what.constants[s->what.n_constants++] = (gpu_constant){name, value};
-}
-static void bind(gpu_train_step *s, wgpu_buffer b) { s->buffers[s->n_buffers++] = b; }
-static void bind_value(const tern_program *p, gpu_train_step *s, tern_vid v) {
-    bind(s, p->buffers[v]);
-}
-
-static int64_t cols(const tern_program *p, tern_vid v) { return p->g.values[v].cols; }
-static uint64_t stride4(const tern_program *p, tern_vid v) {
-    return gpu_train_stride(cols(p, v)) / 4;
-}
 static bool is_const(const tern_program *p, tern_vid v) {
     return p->g.values[v].dim == TERN_DIM_NONE;
 }
@@ -405,126 +382,6 @@ static void add_update(tern_program *p, const tern_node *n) {
         for (int i = 0; i < 5; i++) bind_value(p, s, n->in[order[i]]);
 }
 
-// ---- Attention ---------------------------------------------------------------------------------
-
-// Rows that a workgroup takes at once, and dimensions of a head; tile 0: none fit.
-typedef struct attention_shape {
-    int tile, slab;
-} attention_shape;
-
-// The largest tile whose blocks fit in a workgroup's memory, with at most four whole tiles to a
-// slab, and as few slabs to a head as that allows.
-static attention_shape shape_of(const tern_program *p, const tern_node *n, int head_blocks,
-                                int squares) {
-    for (int n_slabs = 1; 4 * n_slabs <= n->attention.head_dim; n_slabs++) {
-        int slab = n->attention.head_dim / n_slabs;
-        if (n->attention.head_dim % n_slabs != 0 || slab % 4 != 0) continue;
-        for (int tile = 32; tile >= 8; tile /= 2) {
-            int bytes = 4 * (head_blocks * slab * tile + squares * tile * tile + tile * tile / 4);
-            bool fits = bytes <= (int)p->device->gpu->workgroup_bytes_max;
-            bool whole = slab <= tile || (slab % tile == 0 && slab <= 4 * tile);
-            if (fits && whole) return (attention_shape){tile, slab};
-        }
-    }
-    return (attention_shape){0};
-}
-
-// By the matrix units: heads of a few pieces of 16 dimensions, 64 queries or keys a workgroup.
-// Windows and caps are left to the other kernels.
-#define MATRIX_TILE  64
-#define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
-static bool matrix_attends(const tern_program *p, const tern_node *n) {
-    const tern_attention_attrs *a = &n->attention;
-    return p->device->rounds && a->head_dim % 16 == 0 && a->head_dim <= 64 && a->window == 0 &&
-           a->soft_cap == 0 && p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
-}
-
-#define NO_WINDOW (1 << 30)
-static void set_shape(gpu_train_step *s, const tern_node *n, attention_shape shape) {
-    set(s, "TILE", shape.tile);
-    set(s, "THREADS", shape.tile * shape.tile / 16);
-    set(s, "SLAB", shape.slab);
-    set(s, "WINDOW", n->attention.window > 0 ? n->attention.window : NO_WINDOW);
-    set(s, "CAP", (double)n->attention.soft_cap);
-    s->grid[2] = fixed((uint64_t)(n->attention.head_dim / shape.slab));
-}
-
-// A step over tiles of the rows and over heads; shape NULL: by the matrix units.
-static gpu_train_step *add_heads(tern_program *p, gpu_kernel kernel, const tern_node *n,
-                                 const attention_shape *shape, int32_t n_heads, tern_vid sums) {
-    gpu_train_step *s = add(p, kernel, each((uint32_t)(shape ? shape->tile : MATRIX_TILE)),
-                            fixed((uint64_t)n_heads));
-    if (shape) set_shape(s, n, *shape);
-    set(s, "HEAD_DIM", n->attention.head_dim);
-    set(s, "N_HEADS", n->attention.n_heads);
-    set(s, "GROUP", n->attention.n_heads / n->attention.n_kv_heads);
-    set(s, "SCALE", (double)n->attention.scale);
-    set(s, "LDQ", (double)stride4(p, n->in[0]));
-    set(s, "LDK", (double)stride4(p, n->in[1]));
-    set(s, "LDS", (double)stride4(p, sums) * 4);
-    return s;
-}
-
-static tern_status check_attention(const tern_program *p, const tern_node *n, attention_shape shape,
-                                   tern_error *err) {
-    const tern_attention_attrs *a = &n->attention;
-    if (a->n_kv_heads <= 0 || a->n_heads % a->n_kv_heads != 0 || a->head_dim % 4 != 0 ||
-        cols(p, n->in[0]) != (int64_t)a->n_heads * a->head_dim ||
-        cols(p, n->in[1]) != (int64_t)a->n_kv_heads * a->head_dim)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "the GPU trains heads of a multiple of 4 dimensions, not %d of %d",
-                         (int)a->n_heads, (int)a->head_dim);
-    if (shape.tile == 0)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "heads of %d dimensions do not fit in this GPU's %u KB a workgroup",
-                         (int)a->head_dim, p->device->gpu->workgroup_bytes_max >> 10);
-    return TERN_OK;
-}
-
-static tern_status add_attention(tern_program *p, const tern_node *n, tern_error *err) {
-    attention_shape shape = shape_of(p, n, 2, 1);
-    TERN_TRY(check_attention(p, n, shape, err));
-    bool matrix = matrix_attends(p, n);
-    gpu_train_step *s = add_heads(p, matrix ? GPU_TRAIN_ATTENTION_MATRIX : GPU_TRAIN_ATTENTION, n,
-                                  matrix ? NULL : &shape, n->attention.n_heads, n->out[1]);
-    for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
-    bind(s, p->spans);
-    bind_value(p, s, n->out[0]);
-    bind_value(p, s, n->out[1]);
-    return TERN_OK;
-}
-
-static tern_status add_attention_gradient(tern_program *p, const tern_node *n, tern_error *err) {
-    static const gpu_kernel kernels[2][2] = {
-        {GPU_TRAIN_ATTENTION_GRAD_Q, GPU_TRAIN_ATTENTION_GRAD_KV},
-        {GPU_TRAIN_GRAD_Q_MATRIX, GPU_TRAIN_GRAD_KV_MATRIX}};
-    tern_vid y = n->in[3], sums = n->in[4], dy = n->in[5];
-    attention_shape shape = shape_of(p, n, 4, 2);
-    TERN_TRY(check_attention(p, n, shape, err));
-    bool matrix = matrix_attends(p, n);
-    wgpu_buffer stats;
-    uint64_t heads = (uint64_t)n->attention.n_heads;
-    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * heads * 8, &stats, err));
-    gpu_train_step *s = add_heads(p, GPU_TRAIN_ATTENTION_DELTA, n,
-                                  &(attention_shape){4, n->attention.head_dim}, 1, sums);
-    s->grid[0] = (gpu_count){groups(heads * 64, 256), 64};
-    bind_value(p, s, y);
-    bind_value(p, s, sums);
-    bind_value(p, s, dy);
-    bind(s, stats);
-    for (int part = 0; part < 2; part++) {
-        s = add_heads(p, kernels[matrix][part], n, matrix ? NULL : &shape,
-                      part ? n->attention.n_kv_heads : n->attention.n_heads, sums);
-        for (int i = 0; i < 3; i++) bind_value(p, s, n->in[i]);
-        bind_value(p, s, dy);
-        bind(s, p->spans);
-        bind(s, stats);
-        bind_value(p, s, n->out[part]);
-        if (part) bind_value(p, s, n->out[2]);
-    }
-    return TERN_OK;
-}
-
 // ---- All ---------------------------------------------------------------------------------------
 
 // Whether the op reads a weight's numbers one after the other, and not in rows.
@@ -569,8 +426,8 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_LINEAR_GRAD_X: add_product(p, n); break;
     case TERN_OP_LINEAR_GRAD_W: return add_weight_gradient(p, n, err);
     case TERN_OP_ROPE: return add_rope(p, n, err);
-    case TERN_OP_ATTENTION_SEQ: return add_attention(p, n, err);
-    case TERN_OP_ATTENTION_GRAD: return add_attention_gradient(p, n, err);
+    case TERN_OP_ATTENTION_SEQ: return gpu_train_add_attention(p, n, err);
+    case TERN_OP_ATTENTION_GRAD: return gpu_train_add_attention_gradient(p, n, err);
     case TERN_OP_ADD: add_elements(p, n, GPU_TRAIN_ADD); break;
     case TERN_OP_MUL: add_elements(p, n, GPU_TRAIN_MUL); break;
     case TERN_OP_SCALE: add_elements(p, n, GPU_TRAIN_SCALE); break;
