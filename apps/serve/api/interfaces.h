@@ -50,6 +50,8 @@ bool openai_read_response(request *req, const fields *f);
 void responses_read_tools(request *req, const fields *f);
 // How a model calls a namespace's tool.
 void put_tool_name(tern_str space, tern_str name, tern_strbuf *out);
+// The members of a custom tool that it has as a function: description, parameters.
+void put_custom_tool(tern_json_writer *w, const tern_json_doc *doc, const tern_json *tool);
 const called_tool *responses_called_tool(const request *req, answer_block *b);
 void responses_put_input(const answer_block *b, tern_strbuf *out); // of a custom tool's call
 

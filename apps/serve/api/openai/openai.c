@@ -163,9 +163,39 @@ static void check_calls(const fields *f, const tern_json *calls) {
     for (const tern_json *call = ok ? tern_json_first(f->doc, calls) : NULL; call;
          call = tern_json_next(f->doc, calls, call)) {
         const tern_json *function = tern_json_get(f->doc, call, "function");
+        if (!function) function = tern_json_get(f->doc, call, "custom");
         ok &= tern_json_str(tern_json_get(f->doc, function, "name")).len > 0;
     }
     if (!ok) field_fail(f, "tool_calls", "an array of calls of functions");
+}
+
+// Templates know calls of functions: a custom tool's input is the one argument.
+static void put_calls(tern_json_writer *w, const fields *f, const tern_json *calls) {
+    tern_json_open(w, "tool_calls", '[');
+    for (const tern_json *call = tern_json_first(f->doc, calls); call;
+         call = tern_json_next(f->doc, calls, call)) {
+        const tern_json *custom = tern_json_get(f->doc, call, "custom");
+        tern_strbuf input = {0};
+        tern_json_writer inner = {.out = &input};
+        if (!custom) {
+            tern_json_put_value(w, NULL, f->doc, call);
+            continue;
+        }
+        tern_json_open(&inner, NULL, '{');
+        tern_json_put_value(&inner, "input", f->doc, tern_json_get(f->doc, custom, "input"));
+        tern_json_close(&inner, '}');
+        tern_json_open(w, NULL, '{');
+        tern_json_put_value(w, "id", f->doc, tern_json_get(f->doc, call, "id"));
+        tern_json_put_text(w, "type", "function");
+        tern_json_open(w, "function", '{');
+        tern_json_put_value(w, "name", f->doc, tern_json_get(f->doc, custom, "name"));
+        tern_json_put_bytes(w, "arguments", tern_strbuf_text(&input), input.len);
+        tern_json_close(w, '}');
+        tern_json_close(w, '}');
+        w->out->failed |= input.failed;
+        tern_strbuf_free(&input);
+    }
+    tern_json_close(w, ']');
 }
 
 // Further members of a message that templates use. Ollama has other names for some.
@@ -189,7 +219,10 @@ static void read_more(const fields *f, messages *m) {
         else
             field_text(f, names[i][0]); // a string, or an error
         is_taken[i] = true;
-        tern_json_put_value(&w, names[i][1], f->doc, value);
+        if (i > 0)
+            tern_json_put_value(&w, names[i][1], f->doc, value);
+        else if (!f->error->status)
+            put_calls(&w, f, value);
     }
 }
 

@@ -46,9 +46,32 @@ static void put_logprobs(tern_json_writer *w, request *req, choice *c) {
     tern_json_close(w, '}');
 }
 
+// Of a custom tool, whose input is a text.
+static void put_custom_call(tern_json_writer *w, const answer_block *b) {
+    tern_strbuf input = {0};
+    responses_put_input(b, &input);
+    tern_json_put_text(w, "id", b->id);
+    tern_json_put_text(w, "type", "custom");
+    tern_json_open(w, "custom", '{');
+    tern_json_put_bytes(w, "name", tern_strbuf_text(&b->name), b->name.len);
+    tern_json_put_bytes(w, "input", tern_strbuf_text(&input), input.len);
+    tern_json_close(w, '}');
+    w->out->failed |= input.failed;
+    tern_strbuf_free(&input);
+}
+
+static bool is_custom(const request *req, answer_block *b) {
+    return b->kind == BLOCK_CALL && responses_called_tool(req, b)->is_custom;
+}
+
 // A call, whole.
-static void put_call(tern_json_writer *w, const answer_block *b) {
+static void put_call(tern_json_writer *w, const request *req, answer_block *b) {
     tern_json_open(w, NULL, '{');
+    if (is_custom(req, b)) {
+        put_custom_call(w, b);
+        tern_json_close(w, '}');
+        return;
+    }
     tern_json_put_text(w, "id", b->id);
     tern_json_put_text(w, "type", "function");
     tern_json_open(w, "function", '{');
@@ -71,7 +94,7 @@ static void put_message(tern_json_writer *w, const choice *c) {
     if (reasoning.len) tern_json_put_bytes(w, "reasoning_content", reasoning.ptr, reasoning.len);
     if (b->n_calls) tern_json_open(w, "tool_calls", '[');
     for (size_t i = 0; i < b->n; i++)
-        if (b->list[i].kind == BLOCK_CALL) put_call(w, &b->list[i]);
+        if (b->list[i].kind == BLOCK_CALL) put_call(w, c->request, &b->list[i]);
     if (b->n_calls) tern_json_close(w, ']');
     tern_json_put_null(w, "refusal");
     tern_json_close(w, '}');
@@ -182,10 +205,34 @@ static void put_text(request *req, choice *c, const text_delta *d, tern_strbuf *
     const blocks *b = &c->blocks;
     (void)d;
     if (b->n_parts == 0 && has_to_send(req, c)) put_delta(req, c, NULL, true, out);
-    for (size_t i = 0; i < b->n_parts; i++) put_delta(req, c, &b->parts[i], i == 0, out);
+    for (size_t i = 0; i < b->n_parts; i++)
+        if (!is_custom(req, &b->list[b->parts[i].block]))
+            put_delta(req, c, &b->parts[i], i == 0, out);
+}
+
+// The input of a custom tool is known when its arguments are whole: such calls come at the end.
+static void put_custom_calls(request *req, choice *c, tern_strbuf *out) {
+    for (size_t i = 0; i < c->blocks.n; i++) {
+        answer_block *b = &c->blocks.list[i];
+        tern_strbuf delta = {0};
+        tern_json_writer w = {.out = &delta};
+        if (!is_custom(req, b)) continue;
+        tern_json_open(&w, NULL, '{');
+        tern_json_open(&w, "tool_calls", '[');
+        tern_json_open(&w, NULL, '{');
+        tern_json_put_int(&w, "index", b->call);
+        put_custom_call(&w, b);
+        tern_json_close(&w, '}');
+        tern_json_close(&w, ']');
+        tern_json_close(&w, '}');
+        put_chunk(req, c, tern_strbuf_text(&delta), false, NULL, out);
+        out->failed |= delta.failed;
+        tern_strbuf_free(&delta);
+    }
 }
 
 static void put_over(request *req, choice *c, tern_strbuf *out) {
+    put_custom_calls(req, c, out);
     put_chunk(req, c, "{}", has_to_send(req, c), finish_reason(c), out);
 }
 

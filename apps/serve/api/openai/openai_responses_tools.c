@@ -41,6 +41,12 @@ static tern_str text_of(const tern_json_doc *doc, const tern_json *object, const
     return tern_json_str(tern_json_get(doc, object, name));
 }
 
+// In the older interface a tool is a level deeper. NULL: it is not.
+static const tern_json *inner_of(const tern_json_doc *doc, const tern_json *tool) {
+    const tern_json *function = tern_json_get(doc, tool, "function");
+    return function ? function : tern_json_get(doc, tool, "custom");
+}
+
 static bool walk_list(tool_walk *w, tern_str space, const tern_json *list) {
     bool goes_on = true;
     if (!tern_json_is(list, TERN_JSON_ARRAY)) return true;
@@ -83,8 +89,10 @@ typedef struct offer {
 
 // An expression that the input must match, as a schema has it; any other notation is told the
 // model.
-static void put_custom(tern_json_writer *w, const tern_json_doc *doc, const tern_json *tool) {
-    const tern_json *format = tern_json_get(doc, tool, "format");
+void put_custom_tool(tern_json_writer *w, const tern_json_doc *doc, const tern_json *tool) {
+    const tern_json *given = tern_json_get(doc, tool, "format"),
+                    *deeper = tern_json_get(doc, given, "grammar"), // the older interface
+                        *format = deeper ? deeper : given;
     const tern_str said = text_of(doc, tool, "description"), how = text_of(doc, format, "syntax"),
                    rules = text_of(doc, format, "definition");
     const bool is_regex = tern_str_is(how, "regex") && rules.ptr;
@@ -137,7 +145,7 @@ static bool offer_tool(tool_walk *walk, tern_str space, const tern_json *tool) {
     o->w.out->failed |= full.failed;
     tern_strbuf_free(&full);
     if (is_custom) {
-        put_custom(&o->w, f.doc, tool);
+        put_custom_tool(&o->w, f.doc, tool);
     } else {
         for (const tern_json *key = tern_json_first(f.doc, of); key;
              key = tern_json_next(f.doc, of, key)) {
@@ -169,7 +177,7 @@ static size_t list_names(const fields *f, const tern_json *list, tern_str **name
         n = 0;
         for (const tern_json *t = tern_json_first(f->doc, list); t;
              t = tern_json_next(f->doc, list, t)) {
-            const tern_json *inner = tern_json_get(f->doc, t, "function");
+            const tern_json *inner = inner_of(f->doc, t);
             const tern_str type = text_of(f->doc, t, "type"),
                            space = text_of(f->doc, t, "namespace"),
                            name = text_of(f->doc, inner ? inner : t, "name");
@@ -267,7 +275,7 @@ typedef struct search {
 
 static bool is_it(tool_walk *w, tern_str space, const tern_json *tool) {
     search *s = w->user;
-    const tern_json *inner = tern_json_get(w->doc, tool, "function");
+    const tern_json *inner = inner_of(w->doc, tool);
     const tern_str type = text_of(w->doc, tool, "type"),
                    name = text_of(w->doc, inner ? inner : tool, "name");
     const bool is_custom = tern_str_is(type, "custom");

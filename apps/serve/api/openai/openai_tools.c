@@ -5,8 +5,10 @@
 static bool names_a_function(const fields *f, const tern_json *tool) {
     const tern_json *function = tern_json_get(f->doc, tool, "function");
     tern_str type = tern_json_str(tern_json_get(f->doc, tool, "type"));
+    const bool is_custom = tern_str_is(type, "custom");
+    if (is_custom) function = tern_json_get(f->doc, tool, "custom");
     tern_str name = tern_json_str(tern_json_get(f->doc, function ? function : tool, "name"));
-    if (type.ptr && !tern_str_is(type, "function")) {
+    if (type.ptr && !is_custom && !tern_str_is(type, "function")) {
         api_fail(f->error, 400, "unsupported_tool", "tools",
                  "'tools' has one of type '%.*s'; this server knows functions only",
                  type.len < 40 ? (int)type.len : 40, type.ptr);
@@ -58,6 +60,7 @@ void openai_read_tool_choice(generation *a, const fields *f) {
     tern_strbuf full = {0};
     if (read_allowed_tools(a, f)) return;
     const tern_json *function = tern_json_get(f->doc, wish, "function");
+    if (!function) function = tern_json_get(f->doc, wish, "custom");
     tern_str how = tern_json_str(wish);
     if (wish && !how.ptr) how = tern_json_str(tern_json_get(f->doc, wish, "type"));
     if (wish && !how.ptr) field_fail(f, "tool_choice", "a string, or an object with a type");
@@ -68,11 +71,29 @@ void openai_read_tool_choice(generation *a, const fields *f) {
     tern_strbuf_free(&full);
 }
 
+// A custom tool is offered as a function whose one argument is its input.
+static void put_tool(tern_json_writer *w, const fields *f, const tern_json *tool) {
+    const tern_json *custom = tern_json_get(f->doc, tool, "custom");
+    if (!tern_str_is(tern_json_str(tern_json_get(f->doc, tool, "type")), "custom")) {
+        tern_json_put_value(w, NULL, f->doc, tool);
+        return;
+    }
+    const tern_str name = tern_json_str(tern_json_get(f->doc, custom ? custom : tool, "name"));
+    tern_json_open(w, NULL, '{');
+    tern_json_put_text(w, "type", "function");
+    tern_json_open(w, "function", '{');
+    tern_json_put_bytes(w, "name", name.ptr ? name.ptr : "", name.len);
+    put_custom_tool(w, f->doc, custom ? custom : tool);
+    tern_json_close(w, '}');
+    tern_json_close(w, '}');
+}
+
 void openai_read_tools(request *req, const fields *f) {
     generation *a = req->generation;
     const tern_json *tools = field_array(f, "tools");
     if (tools && tools->n > 0) {
         tern_json_writer w = {.out = &a->tools};
+        tern_json_open(&w, NULL, '[');
         for (const tern_json *tool = tern_json_first(f->doc, tools); tool && !f->error->status;
              tool = tern_json_next(f->doc, tools, tool)) {
             const tern_json *function = tern_json_get(f->doc, tool, "function");
@@ -80,8 +101,9 @@ void openai_read_tools(request *req, const fields *f) {
                 field_fail(f, "tools", "an array of functions with names");
             a->is_strict |=
                 tern_json_bool(tern_json_get(f->doc, function ? function : tool, "strict"), false);
+            put_tool(&w, f, tool);
         }
-        tern_json_put_value(&w, NULL, f->doc, tools);
+        tern_json_close(&w, ']');
     }
     a->one_call = !field_bool(f, "parallel_tool_calls", true);
     openai_read_tool_choice(a, f);
