@@ -424,6 +424,12 @@ static bool has_tied_head(const tern_config_source *s) {
     return tern_config_bool(s, "tie_word_embeddings", usual);
 }
 
+void tern_config_gguf_biases(const tern_config_source *s, tern_config *c) {
+    c->qkv_biases = tern_file_tensor(s->file, "blk.0.attn_q.bias") != NULL;
+    c->output_biases = tern_file_tensor(s->file, "blk.0.attn_output.bias") != NULL;
+    c->ff_biases = tern_file_tensor(s->file, "blk.0.ffn_down.bias") != NULL;
+}
+
 // ---- Factors -----------------------------------------------------------------------------------
 
 tern_status tern_config_check_scale(const char *name, double value, tern_error *err) {

@@ -55,6 +55,8 @@ tern_status tern_config_mamba(const tern_config_source *s, tern_config *c, tern_
 // The epsilon of LayerNorms; hf: the member of config.json.
 tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *hf, tern_config *c,
                                        tern_error *err);
+// Which products have biases in a GGUF: only its tensors show it.
+void tern_config_gguf_biases(const tern_config_source *s, tern_config *c);
 // How an embedding model pools: GGUF's pooling_type, or the folder's modules.
 tern_status tern_config_pooling(const tern_config_source *s, tern_config *c, tern_error *err);
 // The factors in Granite's and MiniCPM's GGUFs, except attention's, which only Granite has; if a
@@ -244,7 +246,7 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
 
-// For families whose GGUF has RoPE's pairs next to each other (gguf_rope_neighbours).
+// For families that have RoPE's pairs next to each other in GGUF alone (gguf_rope_neighbours).
 #define TERN_ROWS_ATTENTION_NEIGHBOURS                                                             \
     TERN_LAYER_ROW("attn_q.weight", "self_attn.q_proj.weight", .role = TERN_ROLE_Q,                \
                    .rows = TERN_ORDER_ROPE),                                                       \
@@ -253,12 +255,12 @@ bool tern_config_pools(const tern_config *c);               // rows of a text to
         TERN_LAYER_MATRIX("attn_v", "self_attn.v_proj", TERN_ROLE_V),                              \
         TERN_LAYER_MATRIX("attn_output", "self_attn.o_proj", TERN_ROLE_O)
 
-// Biases of all of a layer's products, for the same families.
+// Biases of all of a layer's products; order_: of those of q and k, ROPE if their rows have it.
 #define TERN_LAYER_BIAS(gguf_, hf_, order_)                                                        \
     TERN_LAYER_ROW(gguf_ ".bias", hf_ ".bias", .columns = TERN_ORDER_##order_)
-#define TERN_ROWS_BIASES_NEIGHBOURS                                                                \
-    TERN_LAYER_BIAS("attn_q", "self_attn.q_proj", ROPE),                                           \
-        TERN_LAYER_BIAS("attn_k", "self_attn.k_proj", ROPE),                                       \
+#define TERN_ROWS_BIASES(order_)                                                                   \
+    TERN_LAYER_BIAS("attn_q", "self_attn.q_proj", order_),                                         \
+        TERN_LAYER_BIAS("attn_k", "self_attn.k_proj", order_),                                     \
         TERN_LAYER_BIAS("attn_v", "self_attn.v_proj", SAME),                                       \
         TERN_LAYER_BIAS("attn_output", "self_attn.o_proj", SAME),                                  \
         TERN_LAYER_BIAS("ffn_gate", "mlp.gate_proj", SAME),                                        \

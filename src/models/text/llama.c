@@ -2,13 +2,10 @@
 // become BitLinears when the graph is lowered, and masters by quantization_config. Some embed.
 #include "models/core/family.h"
 
-// transformers' Llama has biases if config.json says so, its Mistral never; in GGUF the tensors
-// show it.
+// transformers' Llama has biases if config.json says so, its Mistral never.
 static void read_biases(const tern_config_source *s, bool is_mistral, tern_config *c) {
     if (s->file->kind == TERN_FILE_GGUF) {
-        c->qkv_biases = tern_file_tensor(s->file, "blk.0.attn_q.bias") != NULL;
-        c->output_biases = tern_file_tensor(s->file, "blk.0.attn_output.bias") != NULL;
-        c->ff_biases = tern_file_tensor(s->file, "blk.0.ffn_down.bias") != NULL;
+        tern_config_gguf_biases(s, c);
     } else if (!is_mistral) {
         c->qkv_biases = c->output_biases = tern_config_bool(s, "attention_bias", false);
         c->ff_biases = tern_config_bool(s, "mlp_bias", false);
@@ -37,8 +34,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
     tern_config_write_pooling_json(c, out);
 }
 
-static const tern_tensor_row tensors[] = {TERN_ROWS_LLAMA, TERN_ROWS_BIASES_NEIGHBOURS,
-                                          TERN_ROWS_END};
+static const tern_tensor_row tensors[] = {TERN_ROWS_LLAMA, TERN_ROWS_BIASES(ROPE), TERN_ROWS_END};
 static const tern_config defaults = {.rms_eps = 1e-6};
 static const char *const gguf_names[] = {"llama", NULL};
 static const char *const hf_types[] = {"llama", "mistral", NULL};

@@ -130,7 +130,7 @@ static void write_json(const tern_config *c, tern_strbuf *out) {
 #define SEES "model.vision_model."
 static const tern_tensor_row tensors[] = {
     TERN_ROWS_LLAMA,
-    TERN_ROWS_BIASES_NEIGHBOURS,
+    TERN_ROWS_BIASES(ROPE),
     TERN_ROWS_SIGLIP_AT(SEES, SEES, TERN_ORDER_SAME),
     TERN_MATRIX("mm.model.fc", "model.connector.modality_projection.proj", TERN_ROLE_MATRIX),
     TERN_ROWS_END,
