@@ -9,6 +9,7 @@
 #include "tests/support/closeness.h"
 #include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/harness.h"
+#include "tests/support/oracle_folders.h"
 #include "kernels/single_test.h"
 #include "runtime/runtime.h"
 #include "tern_tools.h"
@@ -289,14 +290,7 @@ TEST(oracle_families_have_the_references_numbers) {
 
 // Transformers' own: float32 there is up to 8.0e-6 from float64 (qwen3_5_tied_mtp).
 static const close_bounds transformers_bounds = {.n_exact = SIZE_MAX, .exact = 1.2e-5};
-static const char *const transformers[] = {"qwen3",          "qwen3_5",   "qwen3_5_tied_mtp",
-                                           "lfm2",           "gemma3",    "gemma3_4b_rope",
-                                           "olmo2",          "qwen2",     "llama3_rope",
-                                           "llama",          "smollm3",   "granite",
-                                           "ministral3",     "exaone4",   "hunyuan_dense",
-                                           "phi3_longrope",  "qwen3_moe", "lfm2_moe",
-                                           "granite_hybrid", "falcon_h1", "gemma4",
-                                           "gemma4_full"};
+static const char *const transformers[] = {ORACLES_OF_TRANSFORMERS};
 #define N_TRANSFORMERS (sizeof transformers / sizeof *transformers)
 
 // Seen to fail: OLMo 2's feed-forward on the rows before attention.
@@ -312,10 +306,11 @@ TEST(oracle_families_of_transformers) {
 // GGUF; another power in Hunyuan's base; SmolLM3's queries and keys not in GGUF's order.
 TEST(oracle_families_of_transformers_as_gguf) {
     for (size_t i = 0; i < N_TRANSFORMERS; i++) {
-        char path[600], name[80];
+        char path[600], copy[600], name[80];
         if (!data_folder(transformers[i], path)) return;
+        snprintf(copy, sizeof copy, "%s_%s", test_tmp("transformers"), transformers[i]);
         snprintf(name, sizeof name, "transformers_%s.gguf", transformers[i]);
-        check_conversion(path, name, TERN_TYPE_AUTO, &transformers_bounds);
+        check_conversion(oracle_for_gguf(path, copy), name, TERN_TYPE_AUTO, &transformers_bounds);
     }
 }
 

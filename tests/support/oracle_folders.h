@@ -1,0 +1,16 @@
+// The folders of TERN_TEST_DATA's oracle that transformers wrote with a text model's logits: one
+// more family is one more name here.
+#ifndef TERN_TESTS_ORACLE_FOLDERS_H
+#define TERN_TESTS_ORACLE_FOLDERS_H
+
+#define ORACLES_OF_TRANSFORMERS                                                                    \
+    "qwen3", "qwen3_5", "qwen3_5_tied_mtp", "lfm2", "gemma3", "gemma3_4b_rope", "olmo2", "qwen2",  \
+        "llama3_rope", "llama", "smollm3", "granite", "ministral3", "exaone4", "hunyuan_dense",    \
+        "phi3_longrope", "qwen3_moe", "lfm2_moe", "granite_hybrid", "falcon_h1", "gemma4",         \
+        "gemma4_full"
+
+// The folder as it can become GGUF: itself, or, if its vocabulary does not split texts, for which
+// GGUF has no name, a copy without it in the new folder `copy`.
+const char *oracle_for_gguf(const char *folder, const char *copy);
+
+#endif
