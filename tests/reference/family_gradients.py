@@ -8,7 +8,7 @@ oracle, and 20 of them in reverse. Differences of families_np.py in float64, ext
 steps, have 8 digits, which is checked against half of these steps. Number i of direction k is
 sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the same.
 """
-import json, os
+import json, os, sys
 import numpy as np
 import mixed_oracles
 from families_np import family
@@ -56,9 +56,10 @@ def slope(model, documents, name, d):
     return b
 
 
-def main():
-    out = {}
-    for case in FAMILIES:
+def main():  # [NAME...]: which; the others stay as they are
+    path = os.path.join(HERE, "..", "oracles", "family_gradients.json")
+    out = json.load(open(path)) if sys.argv[1:] else {}
+    for case in sys.argv[1:] or FAMILIES:
         folder = os.path.join(HERE, "..", "oracles", case)
         model = mixed_oracles.CLASSES[case](folder) if case in mixed_oracles.CLASSES else family(folder)
         ids = read_safetensors(os.path.join(folder, "golden.safetensors"))["input_ids"].reshape(-1)
@@ -67,7 +68,7 @@ def main():
                   for name, x in sorted(model.t.items())}
         out[case] = {"loss": loss(model, documents), "slopes": slopes}
         print("%s: loss %.6f, %d weights" % (case, out[case]["loss"], len(slopes)), flush=True)
-    with open(os.path.join(HERE, "..", "oracles", "family_gradients.json"), "w") as f:
+    with open(path, "w") as f:
         json.dump(out, f, indent=0)
         f.write("\n")
 

@@ -332,12 +332,12 @@ def write_case(folder, name, c, random):
           % (name, error, least[1], least[0]))
 
 
-def main():
+def main():  # [FOLDER [NAME...]]: where to, and which; a name's seed is its place in its table
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "oracles")
-    for seed, (name, c) in enumerate(CASES.items()):
-        write_case(os.path.join(out, name), name, c, np.random.default_rng(2000 + seed))
-    for seed, (name, c) in enumerate(dense_cases.CASES.items()):
-        write_case(os.path.join(out, name), name, c, np.random.default_rng(3000 + seed))
+    for first, cases in ((2000, CASES), (3000, dense_cases.CASES)):
+        for seed, (name, c) in enumerate(cases.items(), first):
+            if name in sys.argv[2:] or not sys.argv[2:]:
+                write_case(os.path.join(out, name), name, c, np.random.default_rng(seed))
 
 
 if __name__ == "__main__":
