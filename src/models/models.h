@@ -290,9 +290,10 @@ typedef struct tern_arch {
     bool rope_grows;     // queries grow with their position
     bool rope_has_alpha; // the family has a fixed, greater base
     const char *const (*hf_renamed)[2]; // usual name, own name; ends with {NULL}. NULL: none
-    // GGUF stores the rows of q and k with RoPE's pairs as neighbors, Hugging Face with the pairs
-    // in the two halves of a head: conversion moves rows.
-    bool gguf_rope_neighbours;
+    // RoPE's pairs are neighbours among a head's dimensions instead of in its two halves, in GGUF
+    // and in folders (tern_rope_attrs.halves is the opposite). If only in GGUF, conversion moves
+    // rows of q and k: they are TERN_ORDER_ROPE in `tensors`.
+    bool gguf_rope_neighbours, hf_rope_neighbours;
     const tern_arch_media *media; // what it sees, hears and says with; NULL: nothing
     const tern_seeing_names *hf_sees;
     bool reads_deep;       // rows of several layers of a tower: tern_vision.deep

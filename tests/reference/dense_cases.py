@@ -37,6 +37,7 @@ CASES = {
         "rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0, "factor": 1.0}),
     "olmo2": dict(of("olmo2", "Olmo2", rope_parameters=PLAIN), tie_word_embeddings=False),
     "llama_biased": of("llama", "Llama", head_dim=16, rope_parameters=PLAIN, attention_bias=True, mlp_bias=True),
+    "ernie4_5": of("ernie4_5", "Ernie4_5", head_dim=16, rope_parameters=dict(PLAIN, rope_theta=500000.0), use_bias=True),
 }
 HEAD_NORMS = {"exaone4": ("q_norm", "k_norm"), "hunyuan_v1_dense": ("query_layernorm", "key_layernorm")}
 NORMS_AFTER = ("exaone4", "olmo2")
@@ -57,11 +58,12 @@ def make_layer(m, p):
     if kind == "olmo2":
         m.norm(p + "self_attn.q_norm", n * d, 0.9, 2.2)
         m.norm(p + "self_attn.k_norm", kv * d, 0.9, 2.2)
-    for name, width in (("q", n * d), ("k", kv * d), ("v", kv * d)) if kind == "qwen2" or c.get("attention_bias") else ():
+    biased = c.get("use_bias")  # everywhere
+    for name, width in (("q", n * d), ("k", kv * d), ("v", kv * d)) if kind == "qwen2" or c.get("attention_bias", biased) else ():
         m.put(p + "self_attn.%s_proj.bias" % name, m.random.normal(0, 2, width))
-    if c.get("attention_bias"):
+    if c.get("attention_bias", biased):
         m.put(p + "self_attn.o_proj.bias", m.random.normal(0, 0.5, h))
-    for name in ("gate", "up", "down") if c.get("mlp_bias") else ():
+    for name in ("gate", "up", "down") if c.get("mlp_bias", biased) else ():
         m.put(p + "mlp.%s_proj.bias" % name, m.random.normal(0, 0.5, h if name == "down" else c["intermediate_size"]))
     m.feed_forward(p + "mlp.", ("gate_proj", "up_proj", "down_proj"), c["intermediate_size"])
 
@@ -92,6 +94,8 @@ def misreadings(c, t):
             q = c["num_attention_heads"] * d
             k, v = rows[q : q + 2 * d], rows[q + 2 * d :]
             yield "values before keys", c, dict(t, **{name: np.concatenate([rows[:q], v, k])})
+    if kind == "ernie4_5":
+        yield "RoPE's pairs in halves", dict(c, model_type="llama"), t
     if kind == "smollm3":
         yield "RoPE everywhere", dict(c, no_rope_layers=[1] * c["num_hidden_layers"]), t
         yield "the opposite", dict(c, no_rope_layers=[1 - x for x in c["no_rope_layers"]]), t

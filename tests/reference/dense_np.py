@@ -1,6 +1,6 @@
 """Families that are close to Llama, computed in plain numpy from a Hugging Face folder (families_np.py has
 what they share): Llama with its scaled RoPE, Qwen2, Ministral 3, SmolLM3, Phi-3, Granite, MiniCPM, EXAONE 4,
-Hunyuan and OLMo 2. Written from the papers and from what transformers documents, not from tern.
+Hunyuan, OLMo 2 and ERNIE 4.5. Written from the papers and from what transformers documents, not from tern.
 """
 import numpy as np
 from decoder_np import silu
@@ -148,5 +148,14 @@ class Hunyuan(Llama):
         return self.norm(q, p + "query_layernorm"), self.norm(k, p + "key_layernorm")
 
 
+class Ernie(Llama):
+    """Dimensions 2 i and 2 i + 1 of a head are a pair of RoPE."""
+
+    def rotate(self, x, kind):
+        halves = np.concatenate([x[..., ::2], x[..., 1::2]], -1)
+        return np.stack(np.split(super().rotate(halves, kind), 2, -1), -1).reshape(x.shape)
+
+
 DENSE = {"llama": Llama, "qwen2": Llama, "ministral3": Llama, "smollm3": SmolLM3, "phi3": Phi3, "granite": Scaled,
-         "minicpm": Scaled, "exaone4": Exaone4, "hunyuan_v1_dense": Hunyuan, "olmo2": Olmo2}
+         "minicpm": Scaled, "exaone4": Exaone4, "hunyuan_v1_dense": Hunyuan, "olmo2": Olmo2,
+         "ernie4_5": Ernie}

@@ -21,7 +21,7 @@ NAMES = [("embed_tokens", "token_embd"), ("lm_head", "output"), ("embedding_norm
          ("linear_attn.A_log", "ssm_a"), ("linear_attn.dt_bias", "ssm_dt.bias"), ("linear_attn.norm", "ssm_norm"),
          ("linear_attn.out_proj", "ssm_out"), ("self_attn.qkv_proj", "attn_qkv"), ("mlp.gate_up_proj", "ffn_up"),
          ("self_attn.query_layernorm", "attn_q_norm"), ("self_attn.key_layernorm", "attn_k_norm")]
-NEIGHBOURS = ("llama", "mistral3", "smollm3", "granite", "minicpm")  # the pairs of RoPE stand beside each other
+NEIGHBOURS = ("llama", "mistral3", "smollm3", "granite", "minicpm")  # of RoPE's pairs, which are halves in folders
 AFTER_ATTENTION = {"olmo2": "post_attention_norm", "exaone4": "post_attention_norm", "qwen35": "post_attention_norm", "gemma3": "post_attention_norm",
                    "gemma-embedding": "post_attention_norm"}
 
@@ -185,7 +185,7 @@ def write_model_gguf(path, name, model, dense, random):
     """Returns the model as_read."""
     c = model.c
     arch = {"qwen3": "qwen3", "lfm2": "lfm2", "embeddinggemma": "gemma-embedding", "ministral3": "mistral3",
-            "hunyuan": "hunyuan-dense"}.get(name, name.split("_")[0])
+            "hunyuan": "hunyuan-dense", "ernie4_5": "ernie4_5"}.get(name, name.split("_")[0])
     model.arch = arch
     tensors, bf16 = gguf_tensors(arch, c, model.t, model.plus)
     n_ff = tensors["blk.0.ffn_down.weight"].shape[1]

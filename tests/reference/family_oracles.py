@@ -12,7 +12,8 @@ float64 (`make oracles`). Needs numpy.
     gemma3_linear   nested config; positions divided by 8 in full layers only; keys of transformers 5
     embeddinggemma  both directions, mean of the rows, two matrices, unit length (sentence-transformers)
 
-    qwen2, llama_scaled, ministral3, smollm3, phi3, granite, minicpm, exaone4, hunyuan, olmo2, llama_biased: dense_cases.py
+    qwen2, llama_scaled, ministral3, smollm3, phi3, granite, minicpm, exaone4, hunyuan, olmo2, llama_biased,
+    ernie4_5: dense_cases.py
 
 golden.safetensors: input_ids (72: longer than a chunk of 64, than every window and every history),
 logits and greedy_ids, or last_hidden_state and embedding.

@@ -277,7 +277,8 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
                          " dimensions with base %g makes no sense",
                          n_rot, c->head_dim, (double)a->base);
     a->n_rot = (int32_t)n_rot;
-    a->halves = s->file->kind == TERN_FILE_HF || !s->arch->gguf_rope_neighbours;
+    a->halves = !(s->file->kind == TERN_FILE_HF ? s->arch->hf_rope_neighbours
+                                                : s->arch->gguf_rope_neighbours);
     return read_scaling(&r, type, a, err);
 }
 

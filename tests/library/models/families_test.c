@@ -247,6 +247,10 @@ static const spelling spellings[] = {
     {"{" SMALL("hunyuan_v1_dense") ", \"rope_scaling\": {\"type\": \"dynamic\", \"alpha\": 9, "
                                    "\"factor\": 1}, \"head_dim\": 6}",
      "model.", NULL, "hunyuan", "FFFFF", 0, 270000, 0, 1, 0, 4, 6, 6, TERN_POOLING_NONE},
+    {"{" SMALL("ernie4_5") ", \"use_bias\": true}", "model.", NULL, "ernie4_5", "FFFFF", 0, 5e5, 0,
+     1, 0, 4, 128, 128, TERN_POOLING_NONE},
+    {"{" SMALL("ernie4_5") ", \"head_dim\": null, \"rope_theta\": 3000}", "", NULL, "ernie4_5",
+     "FFFFF", 0, 3000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     {"{" QWEN3 ", \"num_experts\": 1}", "model.", NULL, "qwen3", "FF", 0, 10000, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE}, // a single expert is none
     {"{" LFM2_FIRST ", \"full_attn_idxs\": [1]}", "model.", NULL, "lfm2", "CFC", 0, 1e6, 0, 1, 0, 4,
@@ -283,7 +287,8 @@ static void check_facts(const char *what, const opened *o, const spelling *s) {
     CHECK_MSG(!strcmp(o->arch->name, s->arch), "%s: a %s", what, o->arch->name);
     CHECK_MSG(!strcmp(layers, s->layers), "%s: layers %s, not %s", what, layers, s->layers);
     CHECK_MSG(c->window == s->window, "%s: window %d", what, c->window);
-    bool halves = o->file->kind == TERN_FILE_HF || !o->arch->gguf_rope_neighbours;
+    bool halves = !(o->file->kind == TERN_FILE_HF ? o->arch->hf_rope_neighbours
+                                                  : o->arch->gguf_rope_neighbours);
     CHECK_MSG(c->rope.base == (float)s->base && c->rope.n_rot == s->n_rot &&
                   c->rope.halves == halves,
               "%s: base %g, %d rotated", what, (double)c->rope.base, c->rope.n_rot);

@@ -229,6 +229,7 @@ static const struct {
                 {"phi3", true, NULL},
                 {"hunyuan", true, NULL},
                 {"exaone4", true, NULL},
+                {"ernie4_5", true, NULL},
                 {"olmo2", true, NULL},
                 {"granite", false, NULL},
                 {"ministral3", false, NULL},

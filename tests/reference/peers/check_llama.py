@@ -32,6 +32,7 @@ OWN = os.path.join(HERE, "..", "..", "oracles")
 ELSEWHERE = {
     "bitnet_master": "its bitnet has SiLU, and activations that are not rounded",
     "bitnet_packed": "its bitnet has SiLU, and activations that are not rounded",
+    "ernie4_5": "has no biases of the feed-forward",
     "exaone4": "has windows with 64 layers only",
     "granitehybrid": "wants an inner state of twice the width",
     "lfm2moe": "has no routed_scaling_factor (1 in the published model, 1.5 here)",
