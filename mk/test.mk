@@ -78,7 +78,7 @@ warnings: $(sort $(call obj,$(LIB_SRC) $(TEST_SRC) $(CLI_SRC)))
 PYTHON ?= python3
 .PHONY: oracles gradients bits
 oracles: ## tests/oracles again, tiny models with what numpy computes for them (needs numpy)
-	for script in $(sort $(wildcard tests/reference/*oracles.py)) tests/reference/family_gradients.py; do $(PYTHON) $$script || exit 1; done
+	for script in $(sort $(wildcard tests/reference/*oracles.py)) tests/reference/family_gradients.py; do $(PYTHON_TEST) $$script || exit 1; done
 gradients: ## tests/reference/torch/gradients.gguf again, what tests compare gradients with (needs torch)
 	$(PYTHON) tests/reference/torch/gradients.py
 
