@@ -72,7 +72,7 @@ TEST(graph_rope_attributes_are_compared_by_member) {
 
 static uint64_t hash_of(const tern_node *n) { return tern_node_hash_attrs(1, n); }
 
-// Seen to fail when a member is left out of ops.inc's list, and with the bytes of the struct.
+// Catches a hash of the struct's bytes, whose padding differs, and of members that the op lacks.
 TEST(graph_attributes_are_hashed_by_member_and_op) {
     tern_node n[2];
     for (int i = 0; i < 2; i++) {
@@ -116,7 +116,7 @@ TEST(graph_nodes_follow_their_rows) {
     tern_graph_print(&g, "g", "built", NULL, TERN_FORMAT_TEXT, &out);
     CHECK_MSG(strstr(out.ptr, "w) eps=0.5 :") && strstr(out.ptr, " group=4 first=1 width=2 :"),
               "%s", out.ptr);
-    // Seen to fail without the check of ops.inc's row.
+    // Catches a row of ops.inc without its check.
     g.nodes[1].columns.first = 3;
     CHECK(tern_graph_check(&g, &err) == TERN_ERR_FORMAT);
     // An input that may not be missing.
