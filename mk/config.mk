@@ -71,7 +71,7 @@ $(call obj,src/train/data/data_stream.c src/train/data/data_test.c fuzz/texts/do
 LIBS += $(call libs_of,gz)
 endif
 ifeq ($(SQLITE),1)
-$(call obj,$(STORE_SRC) tests/library/store_test.c tests/library/store_failures_test.c): ALL_CFLAGS += -DTERN_SQLITE=1 $(call cflags_of,memory)
+$(call obj,$(STORE_SRC) tests/library/store/store_test.c tests/library/store/store_failures_test.c): ALL_CFLAGS += -DTERN_SQLITE=1 $(call cflags_of,memory)
 LIBS += $(call libs_of,memory)
 STORE_LEFT_OUT := src/store/store_none.c
 else
