@@ -10,11 +10,13 @@ WEB_EXPORT(web_open) int32_t web_open(const char *json, uint32_t n);
 WEB_EXPORT(web_open_poll) int32_t web_open_poll(int32_t id);
 WEB_EXPORT(web_open_cancel) void web_open_cancel(int32_t id);
 WEB_EXPORT(web_model_info) int32_t web_model_info(int32_t id);
+WEB_EXPORT(web_metadata) int32_t web_metadata(int32_t id, const char *json, uint32_t n);
 WEB_EXPORT(web_model_close) int32_t web_model_close(int32_t id);
 WEB_EXPORT(web_memory) int32_t web_memory(void);
 
 WEB_IMPORT(web, progress)
 int32_t js_progress(int32_t opening, double fraction, const char *phase, uint32_t n);
+WEB_IMPORT(web, log) void js_log(int32_t level, const char *line, uint32_t n);
 
 static web_model *models;
 static int32_t last_model;
@@ -55,6 +57,11 @@ static int32_t last_opening;
 static bool on_progress(void *user, const char *phase, double fraction) {
     const opening *o = user;
     return js_progress(o->id, fraction, phase, (uint32_t)strlen(phase)) != 0;
+}
+
+static void on_log(void *user, tern_log_level level, const char *line) {
+    (void)user; // the opening, which is over
+    js_log((int32_t)level, line, (uint32_t)strlen(line));
 }
 
 static void opening_free(opening *o) {
@@ -116,6 +123,7 @@ static tern_status opening_read(opening *o, size_t n, tern_error *err) {
     o->webgpu.symbol = web_gpu_symbol;
     o->desc.webgpu = &o->webgpu;
     o->desc.on_progress = on_progress;
+    o->desc.on_log = on_log;
     o->desc.user = o;
     return TERN_OK;
 }
@@ -304,6 +312,63 @@ int32_t web_model_info(int32_t id) {
     put_embedding(b, m->model);
     put_media(b, m->model);
     tern_strbuf_puts(b, "}");
+    return web_result_end();
+}
+
+// ---- What its file says ------------------------------------------------------------------------
+
+#define SHORT_LIST 64 // longer ones are asked for by their key
+
+static void put_metadata(tern_strbuf *b, const tern_model *m, const tern_metadata *x) {
+    tern_metadata item;
+    switch (x->kind) {
+    case TERN_METADATA_STRING: tern_strbuf_json(b, x->text ? x->text : "", x->n); break;
+    case TERN_METADATA_INT: tern_strbuf_printf(b, "%lld", (long long)x->integer); break;
+    case TERN_METADATA_FLOAT: tern_strbuf_json_number(b, x->number); break;
+    case TERN_METADATA_BOOL: tern_strbuf_puts(b, x->integer ? "true" : "false"); break;
+    case TERN_METADATA_ARRAY:
+        for (size_t i = 0; i < x->n; i++) {
+            tern_strbuf_puts(b, i ? "," : "[");
+            if (!tern_model_metadata_element(m, x->key, i, &item))
+                tern_strbuf_puts(b, "null");
+            else
+                put_metadata(b, m, &item); // no array
+        }
+        tern_strbuf_puts(b, x->n ? "]" : "[]");
+        break;
+    }
+}
+
+// With a key its value, null if there is none; without, all but long lists.
+int32_t web_metadata(int32_t id, const char *json, uint32_t n) {
+    tern_error err = {0};
+    web_args args = {0};
+    const char *key = NULL, *between = "";
+    tern_metadata x;
+    const web_field fields[] = {{"key", WEB_STRING, &key, 0, 0, NULL}};
+    const web_model *m = web_model_find(id, &err);
+    if (!m || web_args_read(&args, "metadata", json, n, fields, 1, &err) != TERN_OK) {
+        web_args_free(&args);
+        return web_fail(&err);
+    }
+    tern_strbuf *b = web_result_begin();
+    if (key && !tern_model_metadata(m->model, key, &x)) {
+        tern_strbuf_puts(b, "null");
+    } else if (key) {
+        put_metadata(b, m->model, &x);
+    } else {
+        tern_strbuf_puts(b, "{");
+        for (size_t i = 0; tern_model_metadata_at(m->model, i, &x); i++) {
+            if (x.kind == TERN_METADATA_ARRAY && x.n > SHORT_LIST) continue;
+            tern_strbuf_puts(b, between);
+            tern_strbuf_json(b, x.key, strlen(x.key));
+            tern_strbuf_puts(b, ":");
+            put_metadata(b, m->model, &x);
+            between = ",";
+        }
+        tern_strbuf_puts(b, "}");
+    }
+    web_args_free(&args);
     return web_result_end();
 }
 

@@ -19,6 +19,12 @@ WEB_IMPORT(web, text) void js_text(int32_t session, const char *text, uint32_t n
 WEB_IMPORT(web, part)
 void js_part(int32_t session, int32_t kind, uint32_t call, const char *text, uint32_t n);
 WEB_IMPORT(web, logprobs) void js_logprobs(int32_t session, const char *json, uint32_t n);
+// While the prompt is read. 0: stop.
+WEB_IMPORT(web, prompt) int32_t js_prompt(int32_t session, double fraction);
+// Before each token is chosen: the scores may be changed in place. As tern_logits_fn returns.
+WEB_IMPORT(web, logits)
+int32_t js_logits(int32_t session, float *logits, int32_t n_vocab, const int32_t *ids,
+                  uint32_t n_ids);
 WEB_IMPORT(web, end) void js_end(int32_t session, const char *json, uint32_t n);
 
 static int32_t last_session;
@@ -152,6 +158,17 @@ static void on_part(void *user, const tern_part *p) {
     js_part(s->id, (int32_t)p->kind, p->call, p->text, (uint32_t)p->n_bytes);
 }
 
+static bool on_prompt(void *user, const char *phase, double fraction) {
+    const web_session *s = user;
+    (void)phase;
+    return js_prompt(s->id, fraction) != 0;
+}
+
+static int32_t on_logits(void *user, const tern_logits *at) {
+    const web_session *s = user;
+    return js_logits(s->id, at->logits, at->n_vocab, at->ids, (uint32_t)at->n_ids);
+}
+
 // False: out of memory, which ends the answer.
 static bool on_text(void *user, const char *text, size_t n) {
     web_session *s = user;
@@ -215,6 +232,7 @@ typedef struct request { // the request for a generation
     int32_t *stop_list, *allowed_list; // the last two
     const char *samplers;
     bool apart;                // send the answer's parsed parts
+    bool tells_prompt, asks;   // call js_prompt, js_logits
     const char *tools, *after; // for the parts: JSON, and the text before the answer
     int32_t grammar;           // 0: none
     tern_sampling sampling;
@@ -291,6 +309,8 @@ static tern_status request_read(request *r, const char *json, size_t n, tern_err
         {"logprobs", WEB_BOOL, &r->params.logprobs, 0, 0, NULL},
         {"top_logprobs", WEB_INT, &r->params.n_top_logprobs, 0, TERN_TOP_LOGPROBS_MAX, NULL},
         {"apart", WEB_BOOL, &r->apart, 0, 0, NULL},
+        {"tells_prompt", WEB_BOOL, &r->tells_prompt, 0, 0, NULL},
+        {"asks", WEB_BOOL, &r->asks, 0, 0, NULL},
         {"tools", WEB_STRING, &r->tools, 0, 0, NULL},
         {"after", WEB_STRING, &r->after, 0, 0, NULL},
         {"grammar", WEB_INT, &r->grammar, 1, INT32_MAX, NULL},
@@ -361,6 +381,8 @@ int32_t web_generate(int32_t session, const char *json, uint32_t n) {
         s->logprobs = r.params.logprobs;
         s->n_logprobs = 0;
         r.params.on_text = on_text;
+        if (r.tells_prompt) r.params.on_progress = on_prompt;
+        if (r.asks) r.params.on_logits = on_logits;
         r.params.on_end = on_end;
         r.params.user = s;
         status = tern_group_add(s->model->group, s->session, ids.ids, ids.n, &r.params, &err);

@@ -1,7 +1,7 @@
 // The package's public types. Times are in seconds and sizes in bytes, except where names follow
 // OpenAI's and llama-server's (openai.ts).
 import type {
-  Build, Device, EmbedParams, Gpu, Label, LadderItem, MediaInfo, Message, ModelInfo, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
+  Build, Device, EmbedParams, Gpu, Label, LadderItem, LogitsProcessor, MediaInfo, Message, Metadata, ModelInfo, OnLog, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
 } from './engine/types.js';
 
@@ -66,6 +66,7 @@ export interface LoadOptions extends EngineChoice,
   // where WebAssembly can wait for it (JSPI), and the model on WebAssembly.
   codec?: ModelSource;
   onProgress?: (progress: Progress) => void;
+  onLog?: OnLog; // what the engine says besides: one line for people, as long as the model is open
   signal?: AbortSignal;
 }
 
@@ -126,6 +127,10 @@ export interface GenerateOptions extends FormOptions, SamplerParams {
   logprobs?: boolean;
   topLogprobs?: number; // 0 to 20, with logprobs
   onText?: (piece: string) => void; // called with whole characters as they are generated
+  onProgress?: (fraction: number) => void; // 0..1 while the prompt is read
+  // Sees the scores of each token before it is chosen; it may change them, or return the token itself. It runs in the
+  // engine's own thread: only with the LoadOption worker: false.
+  logitsProcessor?: LogitsProcessor;
   signal?: AbortSignal;
 }
 
@@ -247,4 +252,4 @@ export interface DiagnoseOptions extends EngineChoice {
   signal?: AbortSignal;
 }
 
-export type { Build, Device, Gpu, Label, LadderItem, MediaInfo, Message, Pixels, Segment, SpeakStats, TokenLogprobs };
+export type { Build, Device, Gpu, Label, LadderItem, LogitsProcessor, MediaInfo, Message, Metadata, OnLog, Pixels, Segment, SpeakStats, TokenLogprobs };

@@ -1,7 +1,7 @@
 // The API's end of the channel: calls with results, events and abortion.
 import type { EngineChoice } from './api.js';
 import { startWorker as startThread } from './engine/pool.js';
-import type { ThreadScript } from './engine/types.js';
+import type { OnLog, ThreadScript } from './engine/types.js';
 import { TernError, aborted, fromPlain, throwIfAborted } from './errors.js';
 import { builtin, inNode, workerFile } from './platform.js';
 import { localPorts, type Calls, type ClientPort, type FromHost, type Method } from './protocol.js';
@@ -21,6 +21,8 @@ export class Connection {
   #listening = new AbortController(); // aborted when the worker ends
   #held!: () => void;
   readonly #hold = new Promise<void>(resolve => { this.#held = resolve; });
+
+  onLog: OnLog | undefined;
 
   constructor(private port: ClientPort) {
     port.listen(message => this.#receive(message));
@@ -63,6 +65,7 @@ export class Connection {
     if ('event' in message) this.#tell(message.event, message.value);
     else if ('done' in message) this.#take(message.done)?.resolve(message.value);
     else if ('failed' in message) this.#take(message.failed)?.reject(fromPlain(message.error));
+    else if ('log' in message) this.onLog?.(message.log, message.line);
     else if ('held' in message) this.#held();
     else if ('thread' in message) this.#startThread(message);
     else if ('endThread' in message) {

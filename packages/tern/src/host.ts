@@ -1,6 +1,7 @@
 // The engine's side: answers the API's calls. One engine and one model.
 import type { ImageSource, Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, Transcriber, Model, ModelCalls, OpenOptions, Pixels, StartThread } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, LogitsProcessor, OnLog, Transcriber, Model, ModelCalls, OpenOptions, Pixels, StartThread } from './engine/types.js';
+import { LOGITS } from './engine/module.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type GrammarLease } from './chat/grammars.js';
 import { decodeImage } from './images.js';
@@ -20,6 +21,7 @@ type Args<M extends Method> = Calls[M]['args'];
 type Result<M extends Method> = Promise<Calls[M]['result']>;
 
 export class Host implements Handler {
+  onLog: OnLog | undefined;
   #engine: Promise<Engine> | undefined;
   #state: { close(): void } | undefined;
   #loaded:
@@ -38,6 +40,8 @@ export class Host implements Handler {
     const methods: { [K in keyof OwnCalls]: (args: Args<K>, emit: Emit<K>, signal: AbortSignal) => Result<K> } = {
       load: (a, e, s) => this.#load(a, e, s),
       info: async () => this.#open().info(),
+      metadata: async ({ key }) => key === undefined ? this.#open().model.metadata() : this.#open().model.metadata(key),
+      logits: ({ text }, _, s) => this.#logits(text, s),
       generate: (a, e, s) => this.#generate(a, e, s),
       classify: async ({ images, hits }, _, s) => this.#open().model.classify(await this.#decode(images, s), { hits }, s),
       embedImages: async ({ images }, _, s) => this.#open().model.embedImages(await this.#decode(images, s), s),
@@ -86,6 +90,7 @@ export class Host implements Handler {
       const base = wasmUrl === undefined ? undefined : wasmUrl.replace(/\/?$/, '/');
       return this.loadEngine({
         ...options, ...this.threads, signal, ...(state ? { state } : {}),
+        onLog: (level, line) => this.onLog?.(level, line),
         ...(base ? { wasmUrl: file => base + file } : {}),
       });
     })();
@@ -170,13 +175,31 @@ export class Host implements Handler {
     let lease: GrammarLease | undefined;
     try {
       lease = this.#grammar(input, prompt.texts);
-      const more = { ...(input.apart ? this.#apart(input, prompt.texts) : {}), grammar: lease?.grammar };
+      const { logitsProcessor, tellsPrompt } = input;
+      const more = {
+        ...(input.apart ? this.#apart(input, prompt.texts) : {}), grammar: lease?.grammar, logitsProcessor,
+        onPrompt: tellsPrompt ? (fraction: number) => emit({ text: '', prompt: fraction }) : undefined,
+      };
       const result = await this.#answer(prompt.ids, { ids: prompt.ids, ...more }, params, emit, signal);
       return { ...result, nDropped: result.nDropped + prompt.dropped };
     } finally {
       lease?.give();
       prompt.close();
     }
+  }
+
+  // An answer that ends before its first token, when its scores are there.
+  async #logits(text: string | readonly number[], signal: AbortSignal): Promise<Float32Array> {
+    const ids = typeof text === 'string' ? this.#open().model.tokenize(text, { special: true }) : Int32Array.from(text);
+    let found: Float32Array | undefined;
+    const logitsProcessor: LogitsProcessor = (_, logits) => {
+      found = logits.slice();
+      return LOGITS.stop;
+    };
+    await this.#answer(ids, { ids, logitsProcessor }, { maxTokens: 1 }, () => undefined, signal);
+    throwIfAborted(signal);
+    if (!found) throw new TernError('context', 'the context has no room for one more token');
+    return found;
   }
 
   async #answer(ids: ArrayLike<number>, input: GenerateInput, params: Args<'generate'>['params'], emit: Emit<'generate'>,
@@ -308,6 +331,7 @@ export class PageThreads {
 // Answers calls from the port, several at a time.
 export function serve(port: HostPort, handler: Handler, threads?: PageThreads): void {
   const running = new Map<number, AbortController>();
+  handler.onLog = (log, line) => port.post({ log, line });
   port.listen(message => {
     if ('hello' in message) return port.post({ ready: true });
     if ('hold' in message) return hold(message.hold, port);

@@ -2,8 +2,8 @@
 import type { LoadOptions, ModelSource, ImageSource, Progress, TernInfo } from './api.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedImagesResult, EmbedParams, EmbedResult, EngineOptions,
-  GenerateParams, GenerateResult, GrammarOptions, Label, LadderItem, MemoryInfo, Message, ModelCalls, Part, Segment, SpeakParams,
-  SpeakStats, ThreadScript, TokenLogprobs, TranscribedSegment, TranscribeParams, TranscribeResult,
+  GenerateParams, GenerateResult, GrammarOptions, Label, LadderItem, LogitsProcessor, LogLevel, MemoryInfo, Message, Metadata, ModelCalls, Part, Segment, SpeakParams,
+  OnLog, SpeakStats, ThreadScript, TokenLogprobs, TranscribedSegment, TranscribeParams, TranscribeResult,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
@@ -28,6 +28,8 @@ export interface TextInput {
   images?: readonly ImageInput[];
   apart?: boolean;
   grammar?: GrammarSpec;
+  tellsPrompt?: boolean; // events have `prompt`
+  logitsProcessor?: LogitsProcessor; // only in the engine's own thread
 }
 
 // Each call: its arguments, the events during it, its result.
@@ -36,9 +38,11 @@ export interface OwnCalls {
   info: { args: undefined; event: never; result: Omit<TernInfo, 'worker'> };
   generate: {
     args: { input: TextInput; params: GenerateParams };
-    event: { text: string; logprobs?: TokenLogprobs[]; part?: Part };
+    event: { text: string; logprobs?: TokenLogprobs[]; part?: Part; prompt?: number };
     result: GenerateResult;
   };
+  metadata: { args: { key?: string }; event: never; result: Metadata | Record<string, Metadata> | undefined };
+  logits: { args: { text: string | readonly number[] }; event: never; result: Float32Array }; // of the token after it
   embed: { args: { texts: readonly string[]; params: EmbedParams }; event: never; result: EmbedResult };
   classify: { args: { images: readonly ImageSource[]; hits: number }; event: never; result: Label[][] };
   embedImages: { args: { images: readonly ImageSource[] }; event: never; result: EmbedImagesResult };
@@ -67,6 +71,7 @@ export type ToHost =
 export type FromHost =
   | { ready: true }
   | { held: true }
+  | { log: LogLevel; line: string }
   | { event: number; value: unknown }
   | { done: number; value: unknown }
   | { failed: number; error: PlainError }
@@ -106,6 +111,7 @@ export function localPorts(): { client: ClientPort; host: HostPort } {
 }
 
 export interface Handler {
+  onLog?: OnLog | undefined; // set by whoever listens
   call<M extends Method>(method: M, args: Calls[M]['args'], emit: (event: Calls[M]['event']) => void,
     signal: AbortSignal): Promise<Calls[M]['result']>;
 }

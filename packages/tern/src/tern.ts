@@ -7,7 +7,7 @@ import type {
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './chat/completions.js';
-import type { DeviceMemory, GenerateParams, GenerateResult, MediaInfo, MemoryInfo, Message, Part } from './engine/types.js';
+import type { DeviceMemory, GenerateParams, GenerateResult, MediaInfo, MemoryInfo, Message, Metadata, Part } from './engine/types.js';
 import { TernError, aborted, throwIfAborted } from './errors.js';
 import { chatInput } from './chat/content.js';
 import { Models, persist } from './models.js';
@@ -48,6 +48,7 @@ export class Tern {
     const { signal, onProgress, cache } = options;
     throwIfAborted(signal);
     const { connection, inWorker, notes } = await connect(options);
+    connection.onLog = options.onLog;
     try {
       if (isRemote(source) && cache !== false && (typeof cache !== 'object' || cache.persist !== false))
         void persist().catch(() => undefined);
@@ -134,6 +135,18 @@ export class Tern {
     const object = output.then(o => o.object);
     object.catch(() => undefined); // the loop has thrown it, or nobody waits for it
     return Object.assign(queue, { object, output });
+  }
+
+  // What the model's file says about itself: the value of a key, undefined if there is none; or all but lists of more
+  // than 64 elements.
+  metadata(key: string): Promise<Metadata | undefined>;
+  metadata(): Promise<Record<string, Metadata>>;
+  metadata(key?: string): Promise<Metadata | Record<string, Metadata> | undefined> {
+    return this.connection.call('metadata', key === undefined ? {} : { key });
+  }
+  // The scores of the token after a text, or after tokens: [info.nVocab].
+  logits(text: string | ArrayLike<number>, { signal }: { signal?: AbortSignal } = {}): Promise<Float32Array> {
+    return this.connection.call('logits', { text: typeof text === 'string' ? text : Array.from(text) }, { signal });
   }
 
   // special: names of special tokens in the text become those tokens (false). bos: add the BOS token
@@ -271,18 +284,21 @@ export class Tern {
 
   async #generate(input: TextInput, options: GenerateOptions = {},
     onPart: (piece: string, part?: Part) => void = () => undefined): Promise<GenerateOutput> {
-    const { onText, signal, stop, schema, regex, choice, grammar, compact, ...params } = options;
+    const { onText, onProgress, logitsProcessor, signal, stop, schema, regex, choice, grammar, compact, ...params } = options;
+    if (logitsProcessor && this.#info.worker)
+      throw new TernError('unsupported', 'a logitsProcessor runs in the engine\'s own thread: load the model with worker: false');
     const spec = specOf({ schema, regex, choice, grammar, compact } as FormOptions);
     let text = '';
     const logprobs: TokenLogprobs[] = [];
-    const result = await this.#run({ ...input, ...(spec ? { grammar: spec } : {}) }, {
+    const more = { ...(spec ? { grammar: spec } : {}), ...(logitsProcessor ? { logitsProcessor } : {}), ...(onProgress ? { tellsPrompt: true } : {}) };
+    const result = await this.#run({ ...input, ...more }, {
       ...params, ...(stop === undefined ? {} : { stop: typeof stop === 'string' ? [stop] : stop }),
     }, (piece, tokens, part) => {
       text += piece;
       if (tokens) logprobs.push(...tokens);
       const told = onPart(piece, part);
       return piece && onText ? onText(piece) : told;
-    }, signal);
+    }, signal, onProgress);
     const { reason } = result;
     if (reason === 'caller') throw aborted(signal);
     return {
@@ -292,9 +308,10 @@ export class Tern {
     };
   }
 
-  async #run(input: TextInput, params: GenerateParams, onPiece: OnPiece, signal?: AbortSignal): Promise<GenerateResult> {
+  async #run(input: TextInput, params: GenerateParams, onPiece: OnPiece, signal?: AbortSignal, onPrompt?: (fraction: number) => void):
+    Promise<GenerateResult> {
     const result = await this.connection.call('generate', { input, params }, {
-      signal, onEvent: ({ text, logprobs, part }) => onPiece(text, logprobs, part),
+      signal, onEvent: ({ text, logprobs, part, prompt }) => prompt === undefined ? onPiece(text, logprobs, part) : onPrompt?.(prompt),
     });
     if (result.notice) {
       await this.refresh();

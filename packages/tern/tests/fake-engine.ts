@@ -89,6 +89,11 @@ class FakeSession implements Session {
         setTimeout(() => { throw new Error('crashed as asked'); });
         await sleep(10_000);
       }
+      input.onPrompt?.(1);
+      if (input.logitsProcessor) {
+        const logits = Float32Array.from({ length: 256 }, (_, i) => i), token = input.logitsProcessor(Int32Array.from(ids), logits);
+        return await this.#say(token === -2 ? '' : `took ${token ?? logits.indexOf(Math.max(...logits))}`, params, nReused, onText, signal);
+      }
       if (asked === 'call') for (const [kind, call, text] of CALLS) onText(text, undefined, { kind, call });
       return await this.#say(asked === 'call' ? '' : asked.startsWith('json') ? asked.slice(5) : `You said: ${asked}`, params, nReused, onText, signal);
     } finally {
@@ -227,6 +232,10 @@ export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
     close: async () => undefined,
   }),
   speak: (codec, text, params, onSamples, signal) => speak(seen, codec, text, params, onSamples, signal),
+  metadata: (key?: string) => {
+    const all: Record<string, string | number> = { 'general.name': 'fake', 'fake.block_count': 1 };
+    return (key === undefined ? all : all[key]) as never;
+  },
   tokenize: text => bytesOf(text),
   detokenize: ids => textOf(ids),
   chatTokens: messages => ({ ids: bytesOf(render(messages)), dropped: messages.length > 9 ? 2 : 0 }),

@@ -241,3 +241,40 @@ test('tools are called, answered, and reasoning is apart', { skip }, async () =>
   await tern.close();
   rmSync(folder, { recursive: true });
 });
+
+test('the scores, a processor of them, what the file and the engine say', { skip }, async () => {
+  const { Tern } = await load();
+  const lines: string[] = [], fractions: number[] = [], seen: number[][] = [];
+  const tern = await Tern.load(model, { device: 'wasm', worker: false, onLog: (level, line) => lines.push(`${level} ${line}`) });
+  const prompt = 'Once upon a time', wanted = greedy(prompt, 6);
+  const logits = await tern.logits(prompt);
+  assert.equal(logits.length, tern.info.nVocab);
+  assert.equal(logits.indexOf(Math.max(...logits)), wanted.ids[0]);
+  const said = await tern.generate(prompt, {
+    maxTokens: 6, temperature: 0, onProgress: fraction => fractions.push(fraction),
+    logitsProcessor: (ids, scores) => {
+      seen.push(Array.from(ids));
+      return scores.indexOf(Math.max(...scores));
+    },
+  });
+  assert.deepEqual(said.ids, wanted.ids);
+  assert.equal(seen.length, 6);
+  assert.deepEqual(seen[2]!.slice(-2), wanted.ids.slice(0, 2));
+  assert.equal(fractions.at(-1), 1);
+  const other = await tern.generate(prompt, {
+    maxTokens: 6, temperature: 0, logitsProcessor: (_, scores) => { scores[wanted.ids[0]!] = -Infinity; } });
+  assert.ok(!other.ids.includes(wanted.ids[0]!));
+  await assert.rejects(tern.generate(prompt, { maxTokens: 2, logitsProcessor: () => { throw new RangeError('mine'); } }), RangeError);
+  await assert.rejects(tern.generate(prompt, { maxTokens: 2, logitsProcessor: () => 1e9 }), { code: 'argument' });
+  assert.equal(await tern.metadata('general.architecture'), 'bitnet-b1.58');
+  assert.equal((await tern.metadata('tokenizer.ggml.tokens') as string[]).length, tern.info.nVocab);
+  assert.equal(await tern.metadata('none'), undefined);
+  const all = await tern.metadata();
+  assert.ok('general.architecture' in all && !('tokenizer.ggml.tokens' in all));
+  assert.ok(lines.some(line => line.startsWith('info ') && line.includes('bitnet')), lines.join('\n'));
+  await tern.close();
+  const away = await Tern.load(model, { device: 'wasm', worker: true });
+  await assert.rejects(away.generate(prompt, { logitsProcessor: () => undefined }), { code: 'unsupported' });
+  assert.deepEqual(await away.logits(prompt), logits);
+  await away.close();
+});

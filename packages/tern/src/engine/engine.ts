@@ -4,13 +4,13 @@
 // queued until the call has returned: the module must not be called from within.
 import { check } from './check.js';
 import { TernError } from './error.js';
-import { codeOf, Module, type Exports, type ModuleCallbacks } from './module.js';
+import { codeOf, LOGITS, Module, type Exports, type ModuleCallbacks } from './module.js';
 import { fromModule, snake, toModule } from './names.js';
 import { classify, embedImages, openTranscriber, place, see, speak, transcribe, type SegmentListener } from './media.js';
 import type {
   ChatRequest, CheckOptions, CheckReport, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
   GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, Label, MemoryInfo, Message,
-  Model, ModelCalls, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
+  Metadata, Model, ModelCalls, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
   SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, Transcriber, TranscribeResult,
 } from './types.js';
 import { nextTask } from './task.js';
@@ -21,6 +21,7 @@ const YIELD_MS = 8; // of computing before messages are served
 
 interface Opening { onProgress: OnProgress | undefined; signal: AbortSignal | undefined; failure?: unknown }
 type OnText = (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void;
+const LEVELS = ['debug', 'info', 'warn'] as const; // of tern_log_level
 const KINDS = ['text', 'reasoning', 'call', 'arguments', 'call_end'] as const; // of tern_part_kind
 
 export async function loadEngine(options: EngineOptions = {}): Promise<Engine> {
@@ -48,6 +49,9 @@ class WasmEngine implements Engine {
       part: (id, kind, call, text) => this.sessions.get(id)?.onText(text, { kind: KINDS[kind]!, call }),
       logprobs: (id, json) => this.sessions.get(id)?.transcriberLogprobs(json),
       end: (id, json) => this.sessions.get(id)?.transcriberEnd(json),
+      prompt: (id, fraction) => this.sessions.get(id)?.onPrompt(fraction) ?? false,
+      logits: (id, logits, ids) => this.sessions.get(id)?.onLogits(logits, ids) ?? LOGITS.stop,
+      log: (level, line) => options.onLog?.(LEVELS[level] ?? 'info', this.named(line)),
       progress: (id, fraction, phase) => this.#progress(id, fraction, phase),
       report: () => undefined,
       segment: (json) => this.listener?.(json) ?? false,
@@ -257,6 +261,11 @@ class WasmModel implements Model {
     const info = fromModule(this.engine.module.result()) as ModelInfo;
     return { ...info, path: this.engine.named(info.path), deviceReason: this.reason };
   }
+  metadata(key: string): Metadata | undefined;
+  metadata(): Record<string, Metadata>;
+  metadata(key?: string): Metadata | Record<string, Metadata> | undefined {
+    return this.#ask<Metadata | Record<string, Metadata> | null>({ key }, (x, at, n) => x.web_metadata(this.id, at, n)) ?? undefined;
+  }
   tokenize(text: string, options: { special?: boolean; bos?: boolean } = {}): Int32Array {
     return Int32Array.from(this.#ask<{ ids: number[] }>({ ...options, text }, (x, at, n) => x.web_tokenize(this.id, at, n)).ids);
   }
@@ -406,6 +415,9 @@ class WasmGrammar implements Grammar {
 
 interface Generation {
   onText: OnText;
+  onPrompt: GenerateInput['onPrompt'];
+  logitsProcessor: GenerateInput['logitsProcessor'];
+  failure?: unknown; // of one of the last two
   resolve(result: GenerateResult): void;
   reject(reason: unknown): void;
   stopListening(): void;
@@ -443,6 +455,28 @@ class WasmSession implements Session {
     this.#logprobs = [...(this.#logprobs ?? []), ...told];
   }
   transcriberEnd(json: string): void { this.#end = json; }
+  // These two are called at once: the module waits for them.
+  onPrompt(fraction: number): boolean {
+    return this.#at((now) => { now.onPrompt?.(fraction); return true; }, false);
+  }
+  onLogits(logits: Float32Array, ids: Int32Array): number {
+    return this.#at((now) => {
+      const token = now.logitsProcessor?.(ids, logits);
+      if (token !== undefined && !(Number.isInteger(token) && token >= 0))
+        throw new TernError('argument', `logitsProcessor chose ${token}, which is no token`);
+      return token ?? LOGITS.sample;
+    }, LOGITS.stop);
+  }
+  #at<T>(use: (now: Generation) => T, otherwise: T): T {
+    const now = this.#now;
+    if (!now || now.failure !== undefined) return otherwise;
+    try {
+      return use(now);
+    } catch (error) {
+      now.failure = error;
+      return otherwise;
+    }
+  }
 
   deliver(): void {
     const now = this.#now, callbacks = this.#pending;
@@ -465,6 +499,7 @@ class WasmSession implements Session {
     const last = this.#logprobs, now = this.#settle();
     this.#end = this.#logprobs = undefined;
     if (!now) return;
+    if (now.failure !== undefined) return now.reject(now.failure);
     if (last) now.onText('', last); // tokens without a text of their own
     if (json === '') return now.reject(new TernError('memory', 'out of memory'));
     const { status, error, ids, ...rest } = fromModule(JSON.parse(json)) as
@@ -494,16 +529,16 @@ class WasmSession implements Session {
     if (this.#closed) throw new TernError('closed', 'the session is closed');
     if (this.#now) throw new TernError('argument', 'the session generates already');
     aborted(signal);
-    const { apart, ids, grammar, ...rest } = input;
+    const { apart, ids, grammar, onPrompt, logitsProcessor, ...rest } = input;
     const more = {
       ...rest, ids: ids && Array.from(ids), grammar: (grammar as WasmGrammar | undefined)?.id,
-      ...(apart ? { ...apart, apart: true } : {}),
+      ...(apart ? { ...apart, apart: true } : {}), tellsPrompt: !!onPrompt, asks: !!logitsProcessor,
     };
     const args = { ...toModule(params), ...toModule(more) };
     return new Promise<GenerateResult>((resolve, reject) => {
       const onAbort = (): void => this.#cancel();
       signal?.addEventListener('abort', onAbort);
-      this.#now = { onText, resolve, reject, stopListening: () => signal?.removeEventListener('abort', onAbort) };
+      this.#now = { onText, onPrompt, logitsProcessor, resolve, reject, stopListening: () => signal?.removeEventListener('abort', onAbort) };
       this.#pending = [];
       this.#end = this.#logprobs = undefined;
       try {

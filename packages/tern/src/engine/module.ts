@@ -28,6 +28,7 @@ export interface Exports { // besides those of ModelCalls
   web_open_poll(id: number): number;
   web_open_cancel(id: number): void;
   web_model_info(model: number): number;
+  web_metadata(model: number, json: number, n: number): number;
   web_model_close(model: number): number;
   web_tokenize(model: number, json: number, n: number): number;
   web_chat_tokens(model: number, json: number, n: number): number;
@@ -69,11 +70,15 @@ export interface ModuleCallbacks {
   part(session: number, kind: number, call: number, text: string): void;
   logprobs(session: number, json: string): void;
   end(session: number, json: string): void;
+  prompt(session: number, fraction: number): boolean; // false: stop
+  logits(session: number, logits: Float32Array, ids: Int32Array): number; // a token, or one of LOGITS
+  log(level: number, line: string): void;
   progress(opening: number, fraction: number, phase: string): boolean; // false: stop
   report(text: string): void;
   segment(json: string): boolean; // false: stop; '': only asks whether to stop
 }
-export const NO_CALLBACKS: ModuleCallbacks = { text() {}, part() {}, logprobs() {}, end() {}, progress: () => true, report() {}, segment: () => true };
+export const LOGITS = { sample: -1, stop: -2 } as const; // TERN_LOGITS_...
+export const NO_CALLBACKS: ModuleCallbacks = { text() {}, part() {}, logprobs() {}, end() {}, prompt: () => true, logits: () => LOGITS.sample, log() {}, progress: () => true, report() {}, segment: () => true };
 
 // The names of tern_status, in order.
 const CODES: ErrorCode[] = ['trap', 'memory', 'io', 'format', 'unsupported', 'argument', 'context', 'aborted', 'device'];
@@ -137,6 +142,11 @@ export class Module {
           callbacks.part(session, kind, call, this.text(at, n)),
         logprobs: (session: number, at: number, n: number) => callbacks.logprobs(session, this.text(at, n)),
         end: (session: number, at: number, n: number) => callbacks.end(session, this.text(at, n)),
+        prompt: (session: number, fraction: number) => callbacks.prompt(session, fraction) ? 1 : 0,
+        // The scores are in the module's memory, where they may be changed.
+        logits: (session: number, at: number, n: number, ids: number, nIds: number) => callbacks.logits(session,
+          new Float32Array(this.#memory.buffer, at >>> 0, n), new Int32Array(this.#memory.buffer, ids >>> 0, nIds).slice()),
+        log: (level: number, at: number, n: number) => callbacks.log(level, this.text(at, n)),
         report: (at: number, n: number) => callbacks.report(this.text(at, n)),
         progress: (opening: number, fraction: number, at: number, n: number) =>
           callbacks.progress(opening, fraction, this.text(at, n)) ? 1 : 0,

@@ -35,6 +35,7 @@ export interface EngineOptions {
   wasmUrl?: (file: string) => URL | string; // where tern.wasm and the other modules are; default: next to this module
   wasmModule?: WebAssembly.Module; // already compiled: the one that `build` names
   threadScript?: ThreadScript; // the threads' script; default: worker.js next to this module, where no bundler finds it
+  onLog?: OnLog;
   // Starts a thread on the page's own thread, for engines in a worker: Firefox needs it for threads.
   startThread?: StartThread;
   gpu?: Gpu; // instead of navigator.gpu: in Node, npm's webgpu
@@ -47,6 +48,14 @@ export interface ThreadScript { url: string; type: WorkerType }
 // Starts a worker with the script and posts `start` to it; if that fails, calls fail with the reason.
 // Both may happen after the call returns.
 export type StartThread = (script: ThreadScript, start: unknown, fail: (why: string) => void) => { terminate(): unknown };
+
+// One line for people: what was opened, what an answer took, what is not as one would expect.
+export type LogLevel = 'debug' | 'info' | 'warn';
+export type OnLog = (level: LogLevel, line: string) => void;
+
+// Gets the text's tokens (the prompt and the answer so far) and the scores of the next one, which it may change. Returns
+// nothing, or the token itself.
+export type LogitsProcessor = (ids: Int32Array, logits: Float32Array) => number | void;
 
 // phase: a short word such as "load". fraction: 0..1.
 export type OnProgress = (phase: string, fraction: number) => void;
@@ -121,6 +130,7 @@ export interface ModelInfo {
   embedding: EmbeddingInfo;
   media: MediaInfo;
 }
+export type Metadata = string | number | boolean | (string | number | boolean | null)[];
 // What the model does with images and sound: tern_media_info. Zero, false and -1 where it has nothing of the kind.
 export interface MediaInfo {
   imageWidth: number; imageHeight: number; // of the images that the model classifies or makes vectors of
@@ -168,6 +178,9 @@ export interface ModelCalls {
 
 export interface Model {
   readonly info: ModelInfo; // current: device and deviceMemory change
+  // What its file says about itself: the value of a key, undefined if there is none; or all but long lists.
+  metadata(key: string): Metadata | undefined;
+  metadata(): Record<string, Metadata>;
   // special: names of special tokens in the text become those tokens (false). bos: add the BOS token
   // if the model's tokenizer does (true).
   tokenize(text: string, options?: { special?: boolean; bos?: boolean }): Int32Array;
@@ -349,6 +362,8 @@ export interface GenerateInput { // one of the three
   // which may have begun the reasoning.
   apart?: { tools?: string; after?: string };
   grammar?: Grammar | undefined; // of the session's model
+  onPrompt?: ((fraction: number) => void) | undefined; // while the prompt is read
+  logitsProcessor?: LogitsProcessor | undefined;
 }
 
 export interface GenerateResult {
