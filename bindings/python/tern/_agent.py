@@ -107,7 +107,7 @@ class Agent:
         callbacks.error, callbacks.stopped = None, False
         with self.session._lock, self.session._free(), self._handle as agent:
             callbacks.run(lib.tern_agent_run, agent, utf8(task), ctypes.byref(told))
-            text = ctypes.string_at(told.answer, told.n_bytes).decode("utf-8", "replace") if told.n_bytes else ""
+            text = decoded((told.answer or b"")[:told.n_bytes])
         return AgentResult(text, decoded(lib.tern_agent_end_name(told.end)), told.n_steps, told.n_calls, told.n_failed,
                            told.n_shortened, told.n_prompt, told.n_generated, told.seconds)
 
@@ -160,9 +160,10 @@ class Agent:
         return self._on_event(AgentEvent(EVENTS[e.kind], text, name, arguments, e.failed, e.seconds))
 
 
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object",
-         **{kind.__name__: name for kind, name in ((str, "string"), (int, "integer"), (float, "number"), (bool, "boolean"),
-                                                   (list, "array"), (dict, "object"))}}  # type: ignore[dict-item]
+# By the annotation, or by its text (from __future__ import annotations).
+TYPES: Dict[Any, str] = {}
+for _kind, _name in ((str, "string"), (int, "integer"), (float, "number"), (bool, "boolean"), (list, "array"), (dict, "object")):
+    TYPES[_kind] = TYPES[_kind.__name__] = _name
 
 
 def _tool(given: Any) -> Tool:
@@ -170,7 +171,7 @@ def _tool(given: Any) -> Tool:
     if isinstance(given, Mapping):
         function: Mapping[str, Any] = given.get("function", given)
         run = given.get("run", function.get("run"))
-        given = Tool(run, function.get("name", ""), function.get("description", ""), function.get("parameters", {}))  # type: ignore[arg-type]
+        given = Tool(run, function.get("name", ""), function.get("description", ""), function.get("parameters", {}))
     tool = given if isinstance(given, Tool) else Tool(given)
     if not callable(tool.run):
         refuse("a tool is a function, a tern.Tool, or a dict with its function as \"run\", not %r" % (given,))

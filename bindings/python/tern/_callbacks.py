@@ -67,8 +67,9 @@ def log_callback(on_log: Optional[OnLog]) -> Any:
             assert on_log is not None
             on_log(LEVELS[level], decoded(line))
         except BaseException:  # no exception may pass through the library
-            sys.unraisablehook(sys.UnraisableHookArgs((*sys.exc_info(), "tern: on_log", on_log)))  # type: ignore[arg-type,call-arg]
-    return c.tern_log_fn(tell) if on_log is not None else c.tern_log_fn()
+            sys.unraisablehook(sys.UnraisableHookArgs((*sys.exc_info(), "tern: on_log", on_log)))  # type: ignore[call-arg]
+    none: Any = 0
+    return c.tern_log_fn(tell if on_log is not None else none)
 
 
 class Bytes:

@@ -49,9 +49,12 @@ class Metadata(Mapping[str, Any]):
         return "<tern.Metadata of %d keys>" % len(self)
 
 
-def _value(found: c.tern_metadata) -> Any:
+def _value(found: c.tern_metadata) -> Value:
     if found.kind == c.TERN_METADATA_STRING:
-        return ctypes.string_at(found.text, found.n).decode("utf-8", "replace") if found.n else ""
+        # The text does not end with a zero: only its address is read, and no byte beyond it.
+        field: Any = c.tern_metadata.text
+        at = ctypes.c_void_p.from_buffer(found, field.offset).value
+        return ctypes.string_at(at, found.n).decode("utf-8", "replace") if at and found.n else ""
     if found.kind == c.TERN_METADATA_BOOL:
         return bool(found.integer)
     return found.integer if found.kind == c.TERN_METADATA_INT else found.number

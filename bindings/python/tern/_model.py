@@ -91,14 +91,15 @@ class Model:
             loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress), on_log=log_callback(on_log))
         kept = [desc.on_log]  # as long as the model
         for name, source in (("bytes", path), ("mmproj_bytes", mmproj)):
-            if source is not None and not is_path(source):
+            if (name == "bytes" or source is not None) and not isinstance(source, (str, os.PathLike)):
                 kept.append(Bytes(source))
                 setattr(desc, name, kept[-1].struct)
-        desc.mmproj = encoded(mmproj) if is_path(mmproj) else None
+        desc.mmproj = encoded(mmproj) if isinstance(mmproj, (str, os.PathLike)) else None
+        where = encoded(path) if isinstance(path, (str, os.PathLike)) else None
         desc.webgpu = ctypes.pointer(webgpu_desc(webgpu))
         out = ctypes.POINTER(c.tern_model)()
         try:
-            callbacks.run(lib.tern_model_open, ctypes.byref(out), encoded(path) if is_path(path) else None, ctypes.byref(desc))
+            callbacks.run(lib.tern_model_open, ctypes.byref(out), where, ctypes.byref(desc))
         except BaseException:
             lib.tern_model_close(out)  # Ctrl-C may come when it is already open
             raise
@@ -561,10 +562,6 @@ class Model:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def is_path(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike))
 
 
 def open_session(model: Handle, **how: Any) -> Handle:
