@@ -167,6 +167,7 @@ static bool open_fixture(fixture *d) {
     d->server = (server){.desc = &d->desc};
     bool ok = !tasks_open(&d->server.tasks, 1, 4, wake, d, &err);
     ok = ok && !tasks_open(&d->server.readers, 1, 4, wake, d, &err);
+    ok = ok && !tasks_open(&d->server.managers, 1, 4, wake, d, &err);
     ok = ok && !registry_open(&d->server.registry, &d->desc, wake, d, &err);
     CHECK_MSG(ok, "%s", err.message);
     return ok;
@@ -177,6 +178,7 @@ static void close_fixture(fixture *d) {
     forget(&d->file);
     tasks_close(d->server.tasks);
     tasks_close(d->server.readers);
+    tasks_close(d->server.managers);
     registry_close(d->server.registry);
     share_free(&d->server.inflight);
     pthread_cond_destroy(&d->changed);

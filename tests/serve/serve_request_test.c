@@ -49,6 +49,7 @@ static bool open_fixture(fixture *d, tern_pooling pooling) {
     d->server = (server){.desc = &d->desc};
     bool ok = !tasks_open(&d->server.tasks, 1, 4, wake, d, &err);
     ok = ok && !tasks_open(&d->server.readers, 1, 4, wake, d, &err);
+    ok = ok && !tasks_open(&d->server.managers, 1, 4, wake, d, &err);
     ok = ok && !registry_open(&d->server.registry, &d->desc, wake, d, &err);
     CHECK_MSG(ok, "%s", err.message);
     return ok;
@@ -57,6 +58,7 @@ static bool open_fixture(fixture *d, tern_pooling pooling) {
 static void close_fixture(fixture *d) {
     tasks_close(d->server.tasks);
     tasks_close(d->server.readers);
+    tasks_close(d->server.managers);
     registry_close(d->server.registry);
     share_free(&d->server.inflight);
     pthread_cond_destroy(&d->woken);
