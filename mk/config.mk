@@ -32,7 +32,7 @@ PIE      ?= -pie
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
               -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen \
               $(EXTRA_CFLAGS)
-LIBS     := -lpcre2-8 -lutf8proc -lm -ldl -pthread
+LIBS     := -lpcre2-8 -lutf8proc
 EDIT_LIBS := -ledit
 
 # Parts that tern can be built without. It then says so where one is asked for (src/store/store_none.c,
@@ -89,6 +89,7 @@ ifeq ($(SOUNDS),1)
 $(call obj,src/media/sound_file.c): ALL_CFLAGS += $(call cflags_of,sounds)
 SOUND_LIBS := $(call libs_of,sounds)
 LIBS += $(if $(LAZY),,$(SOUND_LIBS))
+LIBS += -lm -ldl -pthread # last: static libraries before them need them
 MEDIA_LEFT_OUT += src/media/sound_none.c
 else
 MEDIA_LEFT_OUT += src/media/sound_file.c

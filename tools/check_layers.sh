@@ -49,7 +49,7 @@ for file in $(find apps examples -name '*.[ch]'); do
         complain "$file: programs use include/ only"
     fi
 done
-for name in $(find src apps tests tools fuzz bench examples -name '*.[ch]' -exec basename {} \; | sort | uniq -d); do
+for name in $(find src apps tests tools fuzz bench -name '*.[ch]' -exec basename {} \; | sort | uniq -d); do
     complain "the file name $name is used twice" # below, an object's name is its file's
 done
 

@@ -190,9 +190,10 @@ void serve_openapi(request *req) {
     if (req->server->desc->keys.n) tern_json_put_raw(&w, "security", "[{\"key\":[]}]");
     tern_json_open(&w, "paths", '{');
     for (size_t i = 0; (r = route_at(i)); i++) { // each path has one method
-        char path[80];
-        snprintf(path, sizeof path, "%s%s", r->path, has_part(r) ? "{name}" : "");
-        tern_json_open(&w, path, '{');
+        tern_strbuf name = {0};
+        tern_strbuf_printf(&name, "%s%s", r->path, has_part(r) ? "{name}" : "");
+        tern_json_open(&w, tern_strbuf_text(&name), '{');
+        tern_strbuf_free(&name);
         put_operation(&w, r);
         tern_json_close(&w, '}');
     }

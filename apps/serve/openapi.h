@@ -3,6 +3,6 @@
 
 #include "apps/serve/request/request.h"
 
-void serve_openapi(request *req); // GET /openapi.json: what is served, from the table of routes
+void serve_openapi(request *req); // GET /openapi.json: the routes that it serves, from their table
 
 #endif

@@ -24,8 +24,8 @@ __attribute__((weak)) int _pcre2_auto_possessify_8(unsigned char *code, const vo
     return 0;
 }
 
-// Of wasi-libc: exact sines of angles beyond 1.6 million, more than any position in a text. The
-// angle is the sum of x[i] * 2^(e0 - 24 i); the result is its quadrant, and what remains is in
+// A part of wasi-libc: exact sines of angles beyond 1.6 million, more than any position in a text.
+// The angle is the sum of x[i] * 2^(e0 - 24 i); the result is its quadrant, and what remains is in
 // y[0].
 int __rem_pio2_large(double *x, double *y, int e0, int n, int precision);
 int __rem_pio2_large(double *x, double *y, int e0, int n, int precision) {

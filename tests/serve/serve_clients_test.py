@@ -494,10 +494,10 @@ def test_the_document_of_what_is_served(s):
 
 
 def test_the_table_of_fields(s):
-    # Each row of docs/server-fields.md is as it says. Seen to fail with a row that is not.
+    # Each row of docs/reference/server-fields.md is as it says. Seen to fail with a row that is not.
     path, base, n = None, {}, 0
     first = {"/v1/messages": ("messages", "max_tokens")}
-    for line in open("docs/server-fields.md"):
+    for line in open("docs/reference/server-fields.md"):
         head = re.match(r"## `POST (\S+)`", line)
         row = re.match(r"\| `(\w+)` \| `(.+)` \| (served|ignored|refused)", line)
         if head:

@@ -232,8 +232,8 @@ int cmd_serve(const command *self, int argc, char **argv) {
         {0, "allow-host", OPTION_TEXTS, &a.hosts, "NAME",
          "a name by which it may be asked for, *: any; may be repeated"},
         {0, "manage", OPTION_SIZE, &a.manage, "BYTES",
-         "clients may pull, create, copy and delete models, as long as the folder of models has at "
-         "most so many bytes (those of this machine alone)"},
+         "clients may pull, create, copy and delete models (without it, those of this machine "
+         "alone): at most this many bytes in the folder of models"},
         OPTIONS_GROUP("How much"),
         {0, "parallel", OPTION_COUNT, &a.n_parallel, "N", "answers at once (16)", 1, 4096},
         {0, "queue", OPTION_COUNT, &a.n_queue, "N", "answers that may wait for their turn (256)", 0,

@@ -62,8 +62,8 @@ tern_status tern_asr_poll_sound(asr_run *h, asr_sound *s, bool *done, tern_error
 tern_status tern_transcribe(tern_model *m, const tern_sound *sound,
                             const tern_transcribe_params *params, tern_transcription *out,
                             tern_error *err) {
-    tern_transcriber *t;
     tern_clear(err);
+    tern_transcriber *t;
     TERN_NEED(out);
     *out = (tern_transcription){0};
     TERN_NEED(m);

@@ -257,8 +257,8 @@ static tern_status poll(tern_transcriber *s, bool *done, tern_error *err) {
 
 tern_status tern_transcriber_poll(tern_transcriber *s, tern_transcription *out, bool *done,
                                   tern_error *err) {
-    bool over = false;
     tern_clear(err);
+    bool over = false;
     if (out) *out = (tern_transcription){0};
     TERN_NEED(done);
     *done = false;

@@ -20,7 +20,7 @@ typedef struct managing { // owns all until it is done
     tern_strbuf json; // of a preset
     bool streams;
     tern_error err;
-    // Of a pull; what follows is under the lock.
+    // A pull's; what follows is under the lock.
     tern_mutex lock;
     hub_pull_progress now;
     char digest[65];

@@ -46,7 +46,7 @@ static void put_logprobs(tern_json_writer *w, request *req, choice *c) {
     tern_json_close(w, '}');
 }
 
-// Of a custom tool, whose input is a text.
+// A custom tool, whose input is a text.
 static void put_custom_call(tern_json_writer *w, const answer_block *b) {
     tern_strbuf input = {0};
     responses_put_input(b, &input);

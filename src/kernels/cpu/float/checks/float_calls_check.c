@@ -113,7 +113,7 @@ CALL(kv_store) {
                                           a->n % 16, dim});
     return (float_written){0, 2 * bytes};
 }
-// Of two heads of 64 dimensions over up to n positions; form: of F32 and F16.
+// Two heads of 64 dimensions over up to n positions; form: of F32 and F16.
 enum { HEAD_DIM = 64, PAGE_BYTES = 2 * HEAD_DIM * TERN_PAGE_POSITIONS * (int)sizeof(float) };
 CALL(attention) {
     const size_t most = FLOAT_CALL_NUMBERS * sizeof(float) / PAGE_BYTES * TERN_PAGE_POSITIONS;
