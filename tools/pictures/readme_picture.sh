@@ -4,7 +4,7 @@
 #
 #     tools/pictures/readme_picture.sh [MODEL [SEED [LINES OF THE ANSWER AT MOST]]]
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 model=${1:-models/stories.gguf} seed=${2:-4} lines=${3:-30}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
