@@ -43,6 +43,16 @@ static tern_grammar *open_one(tern_model *model, int i) {
     return g;
 }
 
+// Raises the tokens that end an answer, so that there is an end wherever the grammar allows it.
+static size_t raise_ends(const tern_model *model, tern_logit_bias *out, size_t capacity) {
+    tern_model_info info;
+    size_t n = 0;
+    tern_model_get_info(model, &info);
+    for (int32_t id = 0; id < info.n_vocab && n < capacity; id++)
+        if (tern_token_is_end(model, id)) out[n++] = (tern_logit_bias){id, 50};
+    return n;
+}
+
 static void check_answer(tern_grammar *g, const tern_strbuf *text, tern_stop_reason reason) {
     size_t n_possible = 0;
     bool is_accepted = false;
@@ -65,6 +75,8 @@ TEST(grammar_answers_are_what_the_grammar_says) {
     tern_session *session;
     REQUIRE_OK(tern_model_open(&model, path, NULL, &err), err);
     REQUIRE_OK(tern_session_open(&session, model, NULL, &err), err);
+    tern_logit_bias ends[8];
+    size_t n_ends = raise_ends(model, ends, sizeof ends / sizeof *ends);
     for (int i = 0; i < N_GRAMMARS; i++) {
         tern_grammar *g = open_one(model, i);
         int n_ended = 0;
@@ -76,6 +88,8 @@ TEST(grammar_answers_are_what_the_grammar_says) {
                                                  .max_tokens = 120,
                                                  .grammar = g,
                                                  .ignore_end = seed % 5 == 0,
+                                                 .biases = ends,
+                                                 .n_biases = seed % 3 == 0 ? n_ends : 0,
                                                  .on_text = collect,
                                                  .user = &text};
             tern_session_reset(session);
