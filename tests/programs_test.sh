@@ -33,7 +33,8 @@ grep -q 'tokens\]' "$to/many.log" && grep -q 'context' "$to/many.err" ||
     { echo "many: $(cat "$to/many.log" "$to/many.err")" >&2; exit 1; }
 printf 'Hello\nAnd again\n' | "$to/chat" "$model" >"$to/chat.log"
 [ "$(wc -l <"$to/chat.log")" -ge 2 ] || { echo "chat: $(cat "$to/chat.log")" >&2; exit 1; }
-# It would go on for ever.
+# It would go on for ever. What an earlier run left says nothing of this one.
+rm -f "$to/cancel.log"
 "$to/cancel" "$model" >"$to/cancel.log" 2>"$to/cancel.err" &
 running=$!
 while [ ! -s "$to/cancel.log" ] && kill -0 $running 2>/dev/null; do sleep 0.05; done

@@ -376,7 +376,7 @@ const tests = {
         assert.equal(generated.response, told);
     },
     async "ollama: models, errors, leaving"() {
-        assert.equal((await ollama.list()).models[0].name, model);
+        assert.equal((await ollama.list()).models[0].name, `${model}:latest`);
         assert.equal((await ollama.ps()).models.length, 1);
         assert.deepEqual((await ollama.show({ model })).capabilities, ["completion"]);
         assert.match((await ollama.version()).version, /^\d+\.\d+\.\d+$/);
