@@ -462,6 +462,7 @@ class WasmSession implements Session {
   onLogits(logits: Float32Array, ids: Int32Array): number {
     return this.#at((now) => {
       const token = now.logitsProcessor?.(ids, logits);
+      if (token === LOGITS.stop) return token; // of logits(), which wants no answer
       if (token !== undefined && !(Number.isInteger(token) && token >= 0))
         throw new TernError('argument', `logitsProcessor chose ${token}, which is no token`);
       return token ?? LOGITS.sample;
