@@ -264,7 +264,7 @@ test('the scores, a processor of them, what the file and the engine say', { skip
   const other = await tern.generate(prompt, {
     maxTokens: 6, temperature: 0, logitsProcessor: (_, scores) => { scores[wanted.ids[0]!] = -Infinity; } });
   assert.ok(!other.ids.includes(wanted.ids[0]!));
-  await assert.rejects(tern.generate(prompt, { maxTokens: 2, logitsProcessor: () => { throw new RangeError('mine'); } }), RangeError);
+  await assert.rejects(tern.generate(prompt, { maxTokens: 2, logitsProcessor: () => { throw new RangeError('mine'); } }), { message: 'mine' });
   await assert.rejects(tern.generate(prompt, { maxTokens: 2, logitsProcessor: () => 1e9 }), { code: 'argument' });
   assert.equal(await tern.metadata('general.architecture'), 'bitnet-b1.58');
   assert.equal((await tern.metadata('tokenizer.ggml.tokens') as string[]).length, tern.info.nVocab);
