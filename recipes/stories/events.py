@@ -8,7 +8,8 @@ import re
 
 from facts import DAYS, MONTHS, NUMBERS, a, capital
 from pools import HE_NAMES, LIKED, SCENERY, SHE_NAMES, AT, Pools
-from scenes import HERE, LISTS, OPEN
+from scenes import LISTS, OPEN
+from texts import read_lines
 from tales import plural
 
 COLOURS = LISTS["c"]
@@ -33,20 +34,15 @@ FILLERS = """It was a {weather} day.|The sun was shining.|Everybody laughed.|It 
 
 
 def read_verbs():
-    """[(past, base, participle, kinds of the object, adverbs)] of events.txt, and its lines with questions of their own."""
-    verbs = []
-    with open(f"{HERE}/events.txt", encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("#") and line.strip():
-                past, base, participle, kinds = [p.strip() for p in line.split("|")]
-                verbs.append((past, base, participle, kinds.split()))
-    return verbs
+    """[(past, base, participle, kinds of the object)] of events.txt."""
+    verbs = [[p.strip() for p in line.split("|")] for line in read_lines("events.txt")]
+    return [(past, base, participle, kinds.split()) for past, base, participle, kinds in verbs]
 
 
 VERBS = read_verbs()
 THINGS = sorted(set(LISTS["thing"] + OPEN["thing"] + LISTS["cloth"]))
 CLASSES = {
-    "thing": THINGS, "food": LISTS["food"] + OPEN["food"], "dish": LISTS["food1"], "animal": LISTS["wild"] + OPEN["wild"] + LISTS["pet"], "plant": LISTS["flowers"] + LISTS["vegs"] + [plural(t) + "s" if False else t + " trees" for t in LISTS["tree"]],
+    "thing": THINGS, "food": LISTS["food"] + OPEN["food"], "dish": LISTS["food1"], "animal": LISTS["wild"] + OPEN["wild"] + LISTS["pet"], "plant": LISTS["flowers"] + LISTS["vegs"] + [t + " trees" for t in LISTS["tree"]],
     "built": LISTS["build"], "cloth": LISTS["cloth"], "job": LISTS["job"] + OPEN["job"], "drink": LISTS["drink"], "many": LISTS["stuffs"] + LISTS["fruits"] + LISTS["vegs"] + LISTS["birds"] + LISTS["flowers"],
     "part": ["the " + p for p in LISTS["part"]] + ["the kitchen", "the car", "the room", "the boat", "the shed", "the garage", "the stove", "the bike"],
     "topic": LISTS["topic"] + ["a {c} horse", "a lost key", "the stars"], "instrument": ["the " + i for i in LISTS["instrument"]], "sport": LISTS["sport"], "body": LISTS["body"] + ["tongue", "nose", "ear", "leg", "thumb"],

@@ -1,8 +1,8 @@
 """Short questions with short answers, from tables (here and in facts.txt) and from a little arithmetic, in many words."""
-import os
 import re
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from texts import read_lines
+
 OPPOSITES = """hot cold, big small, tall short, fast slow, happy sad, day night, up down, in out, open closed,
     light dark, hard soft, wet dry, full empty, old young, new old, early late, loud quiet, rich poor, strong weak,
     clean dirty, thick thin, wide narrow, deep shallow, high low, near far, left right, front back, good bad,
@@ -183,13 +183,11 @@ ODD = {"animal": "apple table car shoe", "fruit": "dog chair carrot stone", "col
        "vehicle": "apple cat rose bread", "tool": "banana cow rose cloud", "bird": "dog cow shark table"}
 
 
-def read_facts():
-    """[(wordings, answer)] of facts.txt."""
-    with open(f"{HERE}/facts.txt", encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("#") and line.strip():
-                wordings, answer = line.strip().split(" > ")
-                yield tuple(wordings.split(" | ")), answer
+def read_facts(name):
+    """[(wordings, answer)] of a file."""
+    for line in read_lines(name):
+        wordings, answer = line.split(" > ")
+        yield tuple(wordings.split(" | ")), answer
 
 
 def lists(rng):
@@ -302,7 +300,7 @@ OTHERS = (lists, which_kind, compare, arithmetic, of_letters)
 
 def short_chats(n, held_out, rng):
     """Chats of one to six short questions."""
-    tables, more = list(each_fact()), list(read_facts())
+    tables, more = list(each_fact()), list(read_facts("facts.txt"))
     for _ in range(n):
         turns = []
         for _ in range(rng.choice((1, 1, 1, 2, 3, 4, 6))):

@@ -6,7 +6,8 @@ comes first in the plot's lines that begin with "@", and is in the story from be
 import re
 
 from fables import KINDS, SHE
-from scenes import HERE, LISTS, MORE_BOYS, MORE_GIRLS, Cast, made_up_name, one_way
+from scenes import LISTS, MORE_BOYS, MORE_GIRLS, Cast, made_up_name, one_way
+from texts import read_parts
 from tales import ANIMALS, REQUESTS, SHORT_REQUESTS, with_article
 from worlds import BEAST_NAMES, BOYS, GIRLS, HOUSES, KIND_WORDS, LOVES
 from facts import capital
@@ -31,13 +32,7 @@ PLOT_WORDS = {
 
 def read():
     """[(what is asked for, paragraphs)]"""
-    with open(f"{HERE}/plots.txt", encoding="utf-8") as file:
-        text = "\n".join(line for line in file.read().split("\n") if not line.startswith("#"))
-    plots = []
-    for part in text.strip().split("\n\n"):
-        first, *paragraphs = part.strip().split("\n")
-        plots.append((first[2:].split(" | "), paragraphs))
-    return plots
+    return [(first[2:].split(" | "), paragraphs) for first, *paragraphs in read_parts("plots.txt")]
 
 
 PLOTS = read()

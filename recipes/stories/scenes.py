@@ -6,13 +6,12 @@ A and {Bhe}, {Bhis}, {Bhim} for B; {F} a girl or woman, {M} a boy or man, {T} so
 {Tshe}. {He} is {he} at the beginning of a sentence. {thing} is one of LISTS["thing"], {thing2} another one, and
 {a:thing} has its article. {c}, {c2} are colours and {n}, {n2} numbers.
 """
-import os
 import re
 
 from facts import NUMBERS, DAYS, MONTHS, a, capital
+from texts import read_lines
 from worlds import BEAST_NAMES, BOYS, GIRLS
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 MORE_GIRLS = """Mila Lilly Freya Agnes Sofia Elena Yuki Amina Fatima Leila Priya Ines Carmen Ingrid Astrid Marta Zara Chloe Ruby
     Violet Pearl Stella Iris Flora Nadia Tanya Sonja Heidi Bridget Mabel Edith Joan Naomi Esther Miriam Aisha Mei Noor Rosie""".split()
 MORE_BOYS = """Omar Ali Hassan Ravi Kenji Pablo Diego Mateo Luca Marco Sven Lars Olaf Boris Ivan Jakub Finlay Callum Angus Owen Rhys
@@ -111,8 +110,7 @@ LISTS = {kind: words.split("|") for kind, words in WORDS.items()}
 
 def open_classes():
     """{kind: words} of nouns.txt; a word of several parts is written with "-" there."""
-    with open(f"{HERE}/nouns.txt", encoding="utf-8") as file:
-        lines = [line.split(": ") for line in file if not line.startswith("#")]
+    lines = [line.split(": ") for line in read_lines("nouns.txt")]
     return {kind: [w.replace("-", " ") for w in words.split()] for kind, words in lines}
 
 
@@ -212,15 +210,12 @@ class Cast:
 def read(name):
     """[(text, [(question, answer)], [summary])] of a file."""
     lines = []
-    with open(f"{HERE}/{name}", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("#") or not line.strip():
-                continue
-            body, _, sums = line.strip().partition(" == ")
-            text, _, asks = body.partition(" || ")
-            pairs = [tuple(ask.split(" > ")) for ask in asks.split(" ;; ")]
-            assert all(len(pair) == 2 for pair in pairs), line
-            lines.append((text, pairs, sums.split(" | ") if sums else []))
+    for line in read_lines(name):
+        body, _, sums = line.partition(" == ")
+        text, _, asks = body.partition(" || ")
+        pairs = [tuple(ask.split(" > ")) for ask in asks.split(" ;; ")]
+        assert all(len(pair) == 2 for pair in pairs), line
+        lines.append((text, pairs, sums.split(" | ") if sums else []))
     return lines
 
 

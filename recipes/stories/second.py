@@ -26,13 +26,13 @@ from check import count
 from chats import QUESTION_FRAMES, about_passage, asked_of, turns_of
 from corpus import held_out_requests
 from events import event_passage
-from facts import NUMBERS, asked, capital, short_chats
+from facts import NUMBERS, asked, capital, read_facts, short_chats
 from fables import fable
 from leads import short_passages, summary_chat
 from plots import plot
 from pools import ANIMALS, CHILD, FAMILY, MORE_ANIMALS, MORE_PEOPLE, PEOPLE, SCENERY, THINGS, Pools, mined
 from questions import exchange_colours, passage_of, questions, sentences
-from scenes import HERE, LISTS, scene_passage, whole_passage
+from scenes import LISTS, scene_passage, whole_passage
 from tales import MAX_STORY, chat, exchange_names, exchange_subject, forms, name_pools, synthetic, tiny_stories
 from worlds import world
 from yarns import OPENINGS, yarn
@@ -91,15 +91,6 @@ def in_short(story, rng):
     return " ".join(begin + [rng.choice(sentences(p) or [""]) for p in more])
 
 
-def more_facts():
-    """[(wordings, answer)]"""
-    with open(f"{HERE}/more_facts.txt", encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("#") and line.strip():
-                wordings, answer = line.strip().split(" > ")
-                yield wordings.split(" | "), answer + "."
-
-
 KNOWN = {w.replace("-", " ").split()[-1] for w in ANIMALS + PEOPLE + MORE_ANIMALS + MORE_PEOPLE + FAMILY + CHILD + THINGS + SCENERY} | {"moon", "sun", "sea", "friend", "snow", "cake"}
 
 
@@ -137,7 +128,7 @@ def made_up(part, share, held_out, pools):
         yield about(passage, known, rng)
     for turns in short_chats(n["short"], held_out, rng):
         yield turns_of(turns)
-    extra = list(more_facts())
+    extra = [(wordings, answer + ".") for wordings, answer in read_facts("more_facts.txt")]
     for _ in range(n["short"]):
         turns = []
         for _ in range(rng.choice((1, 1, 2, 3, 4))):

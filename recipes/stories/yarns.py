@@ -8,7 +8,8 @@ import re
 
 from facts import capital
 from pools import ADJECTIVES, ANIMALS, AT, CHILD, FAMILY, FEARED, LIKED, MORE_ANIMALS, SCENERY, SHE_NAMES, SLOTS, WISHES, Pools, article
-from scenes import HERE, one_way
+from scenes import one_way
+from texts import read_parts
 from tales import REQUESTS, SHORT_REQUESTS, plural
 from worlds import BEAST_NAMES, HOUSES, LOVES
 
@@ -63,14 +64,11 @@ def gerund(phrase):
 def read_yarns():
     """{what a plot turns on: [paragraphs]}, {what is woven in: [(beginning, middle, end)]}"""
     plots, weaves = {}, {}
-    with open(f"{HERE}/yarns.txt", encoding="utf-8") as file:
-        text = "\n".join(line for line in file.read().split("\n") if not line.startswith("#"))
-    for part in text.strip().split("\n\n"):
-        head, *lines = part.strip().split("\n")
+    for head, *lines in read_parts("yarns.txt"):
         if head.startswith("@ "):
             plots.setdefault(head[2:], []).append(lines)
         else:
-            weaves[head[2:]] = [[one for one in line.split(" | ")] for line in lines]
+            weaves[head[2:]] = [line.split(" | ") for line in lines]
     return plots, weaves
 
 
