@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "apps/serve/http/http.h"
 #include "base/alloc.h"
 #include "base/file/out_set.h"
 #include "base/json/json.h"
@@ -36,23 +37,18 @@ bool preset_name_is_valid(tern_str name) {
     return in_word;
 }
 
-static tern_str without_latest(tern_str name) {
-    return tern_str_ends(name, ":latest") ? (tern_str){name.ptr, name.len - strlen(":latest")}
-                                          : name;
+tern_str name_without_latest(tern_str name) {
+    const size_t n = strlen(":latest");
+    if (name.len > n && tern_str_ends(name, ":latest")) name.len -= n;
+    return name;
 }
 
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
-static bool is_same(const char *a, tern_str b) {
-    size_t i = 0;
-    while (i < b.len && a[i] && lower(a[i]) == lower(b.ptr[i])) i++;
-    return i == b.len && !a[i];
-}
-
 // One file's name: "/" and ":" are escaped, so that no name leads out of the folder.
 static char *file_of(const char *folder, tern_str name) {
     tern_strbuf out = {0};
-    name = without_latest(name);
+    name = name_without_latest(name);
     if (!preset_name_is_valid(name)) return NULL;
     tern_strbuf_printf(&out, "%s/" FOLDER "/", folder);
     for (size_t i = 0; i < name.len; i++)
@@ -102,7 +98,8 @@ static char *read_all(const char *path, size_t *n) {
 }
 
 static char *copy_text(const tern_json_doc *doc, const char *key) {
-    const tern_str s = without_latest(tern_json_str(tern_json_get(doc, tern_json_root(doc), key)));
+    const tern_str s =
+        name_without_latest(tern_json_str(tern_json_get(doc, tern_json_root(doc), key)));
     const bool ok = s.len > 0 && !memchr(s.ptr, 0, s.len);
     return ok ? tern_strndup(TERN_MEM_SESSION, s.ptr, s.len) : NULL;
 }
@@ -151,9 +148,9 @@ static void drop(preset *p) {
 }
 
 preset *presets_find(const presets *p, tern_str name) {
-    name = without_latest(name);
+    name = name_without_latest(name);
     for (size_t i = 0; i < p->n; i++)
-        if (is_same(p->list[i]->name, name)) return p->list[i];
+        if (http_same_name(name, p->list[i]->name)) return p->list[i];
     return NULL;
 }
 

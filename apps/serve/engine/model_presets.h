@@ -37,6 +37,8 @@ preset *presets_find(const presets *p, tern_str name);
 preset *preset_hold(preset *p); // NULL is allowed
 void preset_release(preset *p); // NULL is allowed
 
+// The name without the tag that Ollama gives to names without one.
+tern_str name_without_latest(tern_str name);
 // Whether it may be a preset's name: words of letters, digits, "-", "_" and ".", with "/" and one
 // ":" between them, at most 120 bytes.
 bool preset_name_is_valid(tern_str name);

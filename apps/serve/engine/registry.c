@@ -170,15 +170,8 @@ static tern_str alias_model(const char *alias) {
     return (tern_str){alias + n, strlen(alias + n)};
 }
 
-static tern_str without_latest(tern_str name) {
-    static const char latest[] = ":latest";
-    size_t n = sizeof latest - 1;
-    if (name.len > n && !memcmp(name.ptr + name.len - n, latest, n)) name.len -= n;
-    return name;
-}
-
 static tern_str resolve_alias(const registry *r, tern_str name) {
-    tern_str plain = without_latest(name);
+    tern_str plain = name_without_latest(name);
     for (size_t i = 0; i < r->desc->aliases.n; i++)
         if (tern_str_eq(alias_name(r->desc->aliases.items[i]), plain))
             return alias_model(r->desc->aliases.items[i]);

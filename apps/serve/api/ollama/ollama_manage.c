@@ -59,14 +59,10 @@ static tern_str read_name(const fields *f, const char *key) {
     return f->error->status ? (tern_str){NULL, 0} : name;
 }
 
-static tern_str without_latest(tern_str s) {
-    return tern_str_ends(s, ":latest") ? (tern_str){s.ptr, s.len - strlen(":latest")} : s;
-}
-
 // The model of exactly this name: one that only resembles it is not removed.
 static served *find_exactly(const request *req, tern_str name) {
     served *s = registry_find(req->server->registry, name, NULL);
-    name = without_latest(name);
+    name = name_without_latest(name);
     return s && http_same_name(name, s->about.name) ? s : NULL;
 }
 
@@ -254,7 +250,7 @@ void ollama_pull(request *req) {
     const bool streams = field_bool(&f, "stream", true);
     if (!e.status && !req->server->desc->pull)
         api_fail(&e, 501, NULL, NULL, "this server was built without libcurl, and cannot download");
-    managing *m = new_managing(req, without_latest(name), run_pull, &e);
+    managing *m = new_managing(req, name_without_latest(name), run_pull, &e);
     if (m) {
         m->streams = streams;
         m->task.progress = send_progress;
@@ -306,7 +302,7 @@ static void run_write(task *e) {
 // A name for a preset. False: refused.
 static bool check_new_name(const request *req, const fields *f, const char *key, tern_str name) {
     if (f->error->status) return false;
-    if (!preset_name_is_valid(without_latest(name)))
+    if (!preset_name_is_valid(name_without_latest(name)))
         field_fail(f, key, "a name of letters, digits, '-', '_', '.', '/' and one ':'");
     else if (find_exactly(req, name))
         api_fail(f->error, 400, NULL, key, "'%s': there is a model of this name", key);
@@ -363,7 +359,7 @@ void ollama_copy(request *req) {
                    to = may ? read_name(&f, "destination") : (tern_str){NULL, 0};
     const served *s = find_source(req, &f, "source", from, &other);
     check_new_name(req, &f, "destination", to);
-    managing *m = new_managing(req, without_latest(to), run_write, &e);
+    managing *m = new_managing(req, name_without_latest(to), run_write, &e);
     if (m) put_preset(m, NULL, s, other);
     begin(req, m, &e);
 }
@@ -459,7 +455,7 @@ void ollama_create(request *req) {
     field_text(&f, "system");
     check_messages(&f);
     check_parameters(&f);
-    managing *m = new_managing(req, without_latest(name), run_write, &e);
+    managing *m = new_managing(req, name_without_latest(name), run_write, &e);
     if (m) {
         m->streams = streams;
         put_preset(m, &f, s, other);
