@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _c as c
-from ._library import Callbacks, Handle, decoded, lib, optional, refuse, text_of, utf8
+from ._library import Callbacks, Handle, decoded, lib, optional, refuse, text_member, text_of, utf8
 from ._model import Model
 from ._options import generate_params, real, whole
 from ._session import Session
@@ -155,7 +155,7 @@ class Agent:
         if self._on_event is None or e.kind not in EVENTS:
             return None
         call = e.call[0] if e.call else None
-        text = ctypes.string_at(e.text, e.n_bytes).decode("utf-8", "replace") if e.n_bytes else ""
+        text = text_member(e, "text", e.n_bytes)
         name, arguments = (decoded(call.name), decoded(call.arguments)) if call is not None else ("", "")
         return self._on_event(AgentEvent(EVENTS[e.kind], text, name, arguments, e.failed, e.seconds))
 

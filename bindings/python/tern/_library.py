@@ -183,6 +183,12 @@ def decoded(raw: Optional[bytes]) -> str:
     return "" if raw is None else raw.decode("utf-8", "replace")
 
 
+def text_member(struct: Any, name: str, n_bytes: int) -> str:
+    """The n_bytes of a text in a struct. It may end without a zero and contain some: only its address is read."""
+    at = ctypes.c_void_p.from_buffer(struct, getattr(type(struct), name).offset).value
+    return ctypes.string_at(at, n_bytes).decode("utf-8", "replace") if at and n_bytes else ""
+
+
 def ids_array(ids: Ids) -> Any:
     """int32_t[n] of token ids."""
     if isinstance(ids, (str, bytes, bytearray)):

@@ -5,7 +5,7 @@ import ctypes
 from typing import Any, Iterator, List, Mapping, Union
 
 from . import _c as c
-from ._library import Handle, decoded, lib, utf8
+from ._library import Handle, decoded, lib, text_member, utf8
 
 Value = Union[str, int, float, bool, List[Any]]
 
@@ -51,10 +51,7 @@ class Metadata(Mapping[str, Any]):
 
 def _value(found: c.tern_metadata) -> Value:
     if found.kind == c.TERN_METADATA_STRING:
-        # The text does not end with a zero: only its address is read, and no byte beyond it.
-        field: Any = c.tern_metadata.text
-        at = ctypes.c_void_p.from_buffer(found, field.offset).value
-        return ctypes.string_at(at, found.n).decode("utf-8", "replace") if at and found.n else ""
+        return text_member(found, "text", found.n)
     if found.kind == c.TERN_METADATA_BOOL:
         return bool(found.integer)
     return found.integer if found.kind == c.TERN_METADATA_INT else found.number

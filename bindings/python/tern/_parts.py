@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator, List, Optional
 
 from . import _c as c
-from ._library import Handle, lib, utf8
+from ._library import Handle, lib, text_member, utf8
 from ._messages import Tools
 
 KINDS = {c.TERN_PART_TEXT: "text", c.TERN_PART_REASONING: "reasoning", c.TERN_PART_CALL: "call",
@@ -41,8 +41,7 @@ class Splitter:
 
         def on_part(_user: object, part: "ctypes._Pointer[c.tern_part]") -> None:
             p = part.contents
-            text = ctypes.string_at(p.text or b"", p.n_bytes).decode("utf-8", "replace") if p.n_bytes else ""
-            found.append(Part(KINDS[p.kind], text, p.call))
+            found.append(Part(KINDS[p.kind], text_member(p, "text", p.n_bytes), p.call))
         self._on_part = c.tern_part_fn(on_part)
 
     def put(self, piece: str) -> List[Part]:
