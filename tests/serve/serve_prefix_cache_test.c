@@ -321,13 +321,15 @@ static void open_slots(schedule *s) {
     check(s, slots_open(&s->slots, &desc, &err) == TERN_OK, "%s", err.message);
 }
 
-static void close_slots(schedule *s) {
+static void end_running(schedule *s) {
     tern_error err = {0};
     bool done;
     for (size_t i = 0; i < s->slots.n; i++)
         if (s->slots.list[i].job) tern_session_cancel(s->slots.list[i].session);
-    check(s, tern_group_poll(s->group, &done, NULL, &err) == TERN_OK, "%s",
-          err.message); // ends them
+    check(s, tern_group_poll(s->group, &done, NULL, &err) == TERN_OK, "%s", err.message);
+}
+
+static void close_slots(schedule *s) { // in which nothing runs
     prefix_cache_add_counts(&s->before, &s->slots.prefixes.view.counts);
     slots_close(&s->slots);
 }
@@ -376,6 +378,7 @@ static void spoil_files(schedule *s, uint32_t one_of) {
 }
 
 static void restart(schedule *s) {
+    end_running(s);
     close_slots(s);
     spoil_files(s, 3);
     open_slots(s);
@@ -490,7 +493,7 @@ static void ask_and_compare(schedule *s) {
 static size_t ask_after(schedule *s, const int32_t *prefix, size_t n_prefix, size_t n_more) {
     prompt *p = &s->prompts[0];
     p->n = n_prefix + n_more;
-    memcpy(p->ids, prefix, n_prefix * sizeof *prefix);
+    if (n_prefix > 0) memcpy(p->ids, prefix, n_prefix * sizeof *prefix);
     for (size_t i = n_prefix; i < p->n; i++) p->ids[i] = (int32_t)draw((uint32_t)s->n_vocab);
     ask_and_compare(s);
     return s->n_prefix[0];
@@ -682,6 +685,7 @@ static size_t ask_as(schedule *s, size_t owner) {
 }
 
 static void restart_with(schedule *s, const uint64_t *owners) {
+    end_running(s);
     close_slots(s);
     s->owners = owners;
     open_slots(s);
