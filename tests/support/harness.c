@@ -211,23 +211,35 @@ static void run_tests(run_state *c, int job, bool verbose, char **parts, int n_p
     if (memory_folder[0]) remove_tree(memory_folder);
 }
 
-// In separate processes. One that does not return has failed at its current test.
+static pid_t start_process(run_state *c, int job, bool verbose, char **parts, int n_parts) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child != 0) return child;
+    run_tests(c, job, verbose, parts, n_parts);
+    exit(0);
+}
+
+static bool end_process(pid_t child, int *status) {
+    if (child > 0) waitpid(child, status, 0);
+    return *status == 0;
+}
+
+// In separate processes. One that does not return has failed at its current test, and another goes
+// on in its place: else tests would be missing, unseen, once all had ended so.
 static void run_in_processes(run_state *c, int n_jobs, bool verbose, char **parts, int n_parts) {
     pid_t children[JOBS_MAX];
+    for (int job = 0; job < n_jobs; job++)
+        children[job] = start_process(c, job, verbose, parts, n_parts);
     for (int job = 0; job < n_jobs; job++) {
-        children[job] = fork();
-        if (children[job] != 0) continue;
-        run_tests(c, job, verbose, parts, n_parts);
-        exit(0);
-    }
-    for (int job = 0; job < n_jobs; job++) {
-        int status = -1;
-        if (children[job] > 0) waitpid(children[job], &status, 0);
-        if (status == 0) continue;
-        const test_case *t = c->now[job];
-        const char *name = t ? t->name : "at the end of a process";
-        printf("FAILED   %s (its process ended with status %d)\n", name, status);
-        c->n_failed++;
+        for (int status = -1; !end_process(children[job], &status); status = -1) {
+            const test_case *t = c->now[job];
+            const char *name = t ? t->name : "at the end of a process";
+            printf("FAILED   %s (its process ended with status %d)\n", name, status);
+            c->n_failed++;
+            if (children[job] < 0) break;
+            c->now[job] = NULL;
+            children[job] = start_process(c, job, verbose, parts, n_parts);
+        }
     }
 }
 

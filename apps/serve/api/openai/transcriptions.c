@@ -250,7 +250,8 @@ static void transcribe(request *req, bool translates) {
         t->form = form;
         t->translates = translates;
         t->streams = stream.ptr && tern_str_is(stream, "true");
-        if (language.len < sizeof t->language) memcpy(t->language, language.ptr, language.len);
+        if (language.len > 0 && language.len < sizeof t->language)
+            memcpy(t->language, language.ptr, language.len);
         request_run(req, req->server->tasks, &t->task, t->model);
         return;
     }
