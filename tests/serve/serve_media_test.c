@@ -202,7 +202,9 @@ static size_t compute(fixture *d, const char *path, const char *type, tern_str b
     d->watcher = (watcher){.task = {.run = watch, .done = watched, .client = 99}, .fixture = d};
     CHECK(tasks_submit(d->server.tasks, &d->watcher.task));
     ask(d, &d->file, path, type, body);
+    pthread_mutex_lock(&d->lock);
     d->counts = true;
+    pthread_mutex_unlock(&d->lock);
     serve_until(d, &d->file.is_over);
     CHECK_MSG(strstr(d->file.bytes, " 200 "), "%s", d->file.bytes);
     pthread_mutex_lock(&d->lock);
