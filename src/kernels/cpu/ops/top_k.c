@@ -1,58 +1,18 @@
 // The greatest logits of a row.
 #include "kernels/cpu/ops/ops.h"
-
-// True when (a, id a) is to be dropped before (b, id b): smaller, or equal with the higher index.
-static bool is_below(float a, int32_t id_a, float b, int32_t id_b) {
-    return a < b || (a == b && id_a > id_b);
-}
-
-// Sinks the root of a heap whose root is the worst of the kept ones.
-static void sift_down(float *values, int32_t *ids, int32_t k) {
-    for (int32_t at = 0;;) {
-        int32_t child = 2 * at + 1;
-        if (child >= k) return;
-        if (child + 1 < k && is_below(values[child + 1], ids[child + 1], values[child], ids[child]))
-            child++;
-        if (!is_below(values[child], ids[child], values[at], ids[at])) return;
-        float v = values[at];
-        int32_t id = ids[at];
-        values[at] = values[child];
-        ids[at] = ids[child];
-        values[child] = v;
-        ids[child] = id;
-        at = child;
-    }
-}
-
-static inline void put(const float *x, int64_t i, int32_t k, int32_t *ids, float *values) {
-    if (!is_below(values[0], ids[0], x[i], (int32_t)i)) return;
-    values[0] = x[i];
-    ids[0] = (int32_t)i;
-    sift_down(values, ids, k);
-}
+#include "kernels/cpu/top_list.h"
 
 // allowed: the set of those that count; NULL: all.
 static void select_top_k(const float *x, int64_t n, const uint64_t *allowed, int32_t k,
                          int32_t *ids, float *values) {
-    for (int32_t i = 0; i < k; i++) { // worse than anything, NaN included
-        values[i] = -__builtin_inff();
-        ids[i] = INT32_MAX;
-    }
-    for (int64_t i = 0; i < n && !allowed; i++) put(x, i, k, ids, values);
+    const top_list t = top_open(ids, values, k);
+    for (int64_t i = 0; i < n && !allowed; i++) top_put(&t, (int32_t)i, x[i]);
     for (int64_t at = 0; at < n && allowed; at += 64)
         for (uint64_t w = allowed[at / 64]; w; w &= w - 1) {
             int64_t i = at + __builtin_ctzll(w);
-            if (i < n) put(x, i, k, ids, values);
+            if (i < n) top_put(&t, (int32_t)i, x[i]);
         }
-    for (int32_t n_left = k - 1; n_left > 0; n_left--) { // heap sort: the worst go to the end
-        float v = values[0];
-        int32_t id = ids[0];
-        values[0] = values[n_left];
-        ids[0] = ids[n_left];
-        values[n_left] = v;
-        ids[n_left] = id;
-        sift_down(values, ids, n_left);
-    }
+    top_sort(&t);
 }
 
 // Resets the counter for another round of work inside one step. Call between two barriers, since
