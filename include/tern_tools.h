@@ -219,6 +219,33 @@ TERN_API tern_status tern_eval_perplexity(tern_session *session, const char *tex
                                           const tern_perplexity_desc *desc, tern_perplexity *out,
                                           tern_error *err);
 
+// How one number is spread over the scored tokens. The p's are percentiles, between two tokens
+// interpolated in a line.
+typedef struct tern_distribution {
+    double mean, error, rms; // error: standard error of the mean
+    double min, p1, p5, p10, median, p90, p95, p99, p999, max;
+} tern_distribution;
+
+typedef struct tern_eval_comparison {
+    tern_perplexity model, reference;
+    // ln(perplexity of the model / of the reference), the mean over tokens of the difference of
+    // -ln p. Its error, of these differences, is far below that of either perplexity.
+    double log_ratio, log_ratio_error;
+    double correlation;   // of both models' ln p of the text's tokens
+    tern_distribution kl; // Kullback-Leibler divergence of each token's choice, in nats: the sum of
+                          // p_reference (ln p_reference - ln p_model) over the vocabulary
+    tern_distribution p_change;      // p of the text's token: the model's less the reference's
+    double same_top, same_top_error; // share of tokens of which both have the same favourite
+} tern_eval_comparison;
+// How far a model is from a reference, token by token of a text, as llama-perplexity's
+// --kl-divergence: what quantization, an adapter, tuning or a cache of another type changes. Both
+// must have the same vocabulary; the windows are those of tern_eval_perplexity, which both
+// perplexities equal. Needs 64 MB for logits, and 16 bytes for each token. Overwrites the timelines
+// of both sessions, which may not be the same one.
+TERN_API tern_status tern_eval_compare(tern_session *session, tern_session *reference,
+                                       tern_bytes text, const tern_perplexity_desc *desc,
+                                       tern_eval_comparison *out, tern_error *err);
+
 // The i-th task that tern_eval_choice supports, in the order of the usual tables; NULL after the
 // last one. Names are matched ignoring case, '-' and '_': "SIQA", "commonsenseqa".
 TERN_API const char *tern_eval_task_name(size_t i);

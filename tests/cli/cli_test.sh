@@ -11,7 +11,7 @@ has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
 for command in run chat inspect graph compute embed classify transcribe speak tokenize detokenize logits convert imatrix datagen \
     mine bench ask 'memory add' 'memory recall' 'memory list' 'memory import' 'data tokenizer' \
-    'data build' 'data inspect' 'eval ppl' 'eval choice' 'eval paper'; do
+    'data build' 'data inspect' 'eval ppl' 'eval compare' 'eval choice' 'eval paper'; do
     ends 0 "$tern" help
     has "^  ${command%% *} "
     ends 0 "$tern" $command --help
@@ -218,6 +218,9 @@ ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --window 16
 has '^| perplexity | [0-9.]* ± [0-9.]* |$'
 ends 0 "$tern" eval ppl -m "$model" -f "$dir/story" --convention transformers --stride 8 --window 16 -o json
 has '"convention":"transformers","window":16,"stride":8'
+ends 0 "$tern" eval compare "$model" "$model" "$dir/story" --window 16
+ends 0 "$tern" eval compare "$model" "$model" -f "$dir/story" --window 16 -o json
+fails 2 "eval compare: no reference" "$tern" eval compare "$model" -f "$dir/story"
 fails 1 "a stride is of the convention" "$tern" eval ppl -m "$model" -f "$dir/story" --window 16 --stride 8
 mkdir -p "$dir/tasks/blimp/data"
 echo '{"sentence_good":"He is.","sentence_bad":"He are."}' >"$dir/tasks/blimp/data/a.jsonl"

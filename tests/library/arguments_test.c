@@ -109,6 +109,8 @@ TEST(arguments_that_make_no_sense_are_refused) {
     tern_perplexity ppl;
     const tern_perplexity_desc pd = {.convention = (tern_perplexity_convention)5};
     REFUSED("convention", tern_eval_perplexity(s, "abc", 3, &pd, &ppl, &err));
+    tern_eval_comparison comparison;
+    REFUSED("itself", tern_eval_compare(s, s, (tern_bytes){"abc", 3}, NULL, &comparison, &err));
     CHECK(!none && !g);
     tern_session_close(s);
     tern_model_close(m);

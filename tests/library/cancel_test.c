@@ -244,6 +244,12 @@ TEST(cancel_a_request_is_heeded_by_all_that_takes_long) {
     tern_perplexity ppl;
     const tern_perplexity_desc windows = {.window = 16};
     CANCELLED(tern_eval_perplexity(s, text, strlen(text), &windows, &ppl, &err));
+    tern_session *reference = NULL;
+    tern_eval_comparison comparison;
+    const tern_bytes bytes = {text, strlen(text)};
+    REQUIRE_OK(tern_session_open(&reference, m, NULL, &err), err);
+    CANCELLED(tern_eval_compare(s, reference, bytes, &windows, &comparison, &err));
+    tern_session_close(reference);
     CANCELLED(tern_convert(path, test_tmp("cancelled.gguf"), NULL, &err));
     const tern_imatrix_desc measure = {.text = text, .n_bytes = strlen(text)};
     CANCELLED(tern_imatrix(m, test_tmp("cancelled.imatrix"), &measure, NULL, &err));

@@ -324,6 +324,7 @@ static void call_with_nothing(void) {
     FAILS(tern_convert, "none.gguf", NULL, NULL);
     FAILS(tern_convert, "none.gguf", "other.gguf", &merge);
     FAILS(tern_eval_perplexity, NULL, NULL, 0, NULL, NULL);
+    FAILS(tern_eval_compare, NULL, NULL, (tern_bytes){0}, NULL, NULL);
     FAILS(tern_eval_choice, NULL, NULL, NULL);
     FAILS(tern_eval_paper, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_imatrix, NULL, "none.gguf", NULL, NULL);
@@ -491,6 +492,7 @@ static void call_with_session(tern_session *s) {
     const tern_profile_row *rows;
     const tern_message message = {0};
     tern_perplexity ppl;
+    tern_eval_comparison comparison;
     tern_eval_result result;
     tern_eval_desc eval = {0};
     tern_generate_params no_stops = {0}, null_stop = {0}, two = {0};
@@ -525,6 +527,8 @@ static void call_with_session(tern_session *s) {
     FAILS(tern_chat_answer, s, &message, 1, NULL, NULL);
     FAILS(tern_eval_perplexity, s, NULL, 0, NULL, &ppl);
     FAILS(tern_eval_perplexity, s, "text", 4, NULL, NULL);
+    FAILS(tern_eval_compare, s, NULL, (tern_bytes){"text", 4}, NULL, &comparison);
+    FAILS(tern_eval_compare, s, s, (tern_bytes){NULL, 4}, NULL, &comparison);
     FAILS(tern_eval_choice, s, NULL, &result);
     FAILS(tern_eval_choice, s, &eval, &result);
 }

@@ -1,5 +1,5 @@
-// tern eval: perplexity, multiple choice, and the paper's checklist.
-#include "apps/cli/console/cli.h"
+// tern eval: multiple choice, and the paper's checklist. What reads a text is in eval_text.c.
+#include "apps/cli/measure/eval.h"
 #include "tern_tools.h"
 
 #include <dirent.h>
@@ -7,94 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-typedef enum output { OUTPUT_MD, OUTPUT_JSON } output;
-#define OUTPUT_OPTION(o)                                                                           \
-    { 'o', "output", OPTION_CHOICE, &(o), "md|json", "how it is printed" }
-
-// ---- Perplexity --------------------------------------------------------------------------------
-
-// A model that fits a text badly has a perplexity with more digits than fit a table.
-static void print_value(double x) { printf(x < 1e9 ? "| %.4f " : "| %.6g ", x); }
-
-static void print_perplexity(const tern_perplexity *p, const char *model, const char *file,
-                             const char *convention) {
-    printf("| %s on %s | |\n|---|---|\n", model, file);
-    printf("| perplexity ");
-    print_value(p->perplexity);
-    printf(p->perplexity < 1e9 ? "± %.4f |\n" : "± %.2g |\n", p->perplexity_error);
-    printf("| -ln p for a token | %.5f ± %.5f |\n", p->nll_per_token, p->nll_error);
-    printf("| -ln p for a word | %.4f |\n", p->nll_per_word);
-    printf("| bits for a byte | %.5f |\n", p->bits_per_byte);
-    printf("| scored | %zu of %zu tokens, %zu word%s, %zu byte%s |\n", p->n_scored, p->n_tokens,
-           p->scored_words, many(p->scored_words), p->scored_bytes, many(p->scored_bytes));
-    printf("| convention | %s: %zu window%s of %d tokens, stride %d |\n", convention, p->n_windows,
-           many(p->n_windows), p->window, p->stride);
-}
-
-static void print_perplexity_json(const tern_perplexity *p, const char *model, const char *file,
-                                  const char *convention) {
-    printf("{\"model\":");
-    put_json(stdout, model, strlen(model));
-    printf(",\"file\":");
-    put_json(stdout, file, strlen(file));
-    printf(",\"convention\":\"%s\",\"window\":%d,\"stride\":%d,\"n_windows\":%zu,\"n_tokens\":%zu,"
-           "\"n_scored\":%zu,\"scored_words\":%zu,\"scored_bytes\":%zu",
-           convention, p->window, p->stride, p->n_windows, p->n_tokens, p->n_scored,
-           p->scored_words, p->scored_bytes);
-    put_number(stdout, "perplexity", "%.10g", p->perplexity);
-    put_number(stdout, "perplexity_stderr", "%.6g", p->perplexity_error);
-    put_number(stdout, "nll_per_token", "%.10g", p->nll_per_token);
-    put_number(stdout, "nll_stderr", "%.6g", p->nll_error);
-    put_number(stdout, "nll_per_word", "%.10g", p->nll_per_word);
-    put_number(stdout, "bits_per_byte", "%.10g", p->bits_per_byte);
-    printf("}\n");
-}
-
-static int eval_ppl(const command *self, int argc, char **argv) {
-    static const char *const conventions[] = {"llama.cpp", "transformers"};
-    model_args model_options = {0};
-    session_args session_options = {.kv_type = TERN_KV_F32};
-    const char *path = NULL;
-    int convention = 0, form = OUTPUT_MD, status, n;
-    tern_perplexity_desc desc = {0};
-    tern_perplexity result = {0};
-    tern_error err = {0};
-    text words = {0};
-    const option options[] = {
-        {'f', "file", OPTION_TEXT, &path, "FILE", "the text; -: standard input", .position = 2},
-        {0, "convention", OPTION_CHOICE, &convention, "llama.cpp|transformers",
-         "how the text is cut into windows"},
-        {0, "window", OPTION_COUNT, &desc.window, "N",
-         "tokens of a window (llama.cpp: 512; transformers: the context)", 2, 1 << 24},
-        {0, "stride", OPTION_COUNT, &desc.stride, "N",
-         "transformers: tokens from window to window (half a window)", 1, 1 << 24},
-        {0, "limit", OPTION_COUNT, &desc.n_windows, "N", "windows at most, 0: all (0)"},
-        OUTPUT_OPTION(form),
-        MODEL_OPTIONS(model_options),
-        SESSION_OPTIONS(session_options),
-        OPTIONS_END,
-    };
-    if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
-    if (!path) return bad_usage("eval ppl: no text (usage: tern %s %s)", self->name, self->usage);
-    desc.convention = (tern_perplexity_convention)convention;
-    if (!text_read(&words, path)) return EXIT_FAILED;
-    tern_model *model = open_model(self, &model_options, &status);
-    tern_session *session = model ? open_session(model, &session_options) : NULL;
-    if (model && !session) status = EXIT_FAILED;
-    if (session) {
-        desc.on_progress = show_progress;
-        tern_status done = tern_eval_perplexity(session, words.ptr, words.n, &desc, &result, &err);
-        status = done == TERN_OK ? EXIT_OK : fail("%s: %s", path, err.message);
-    }
-    if (session && status == EXIT_OK)
-        (form == OUTPUT_JSON ? print_perplexity_json : print_perplexity)(
-            &result, model_options.path, path, conventions[convention]);
-    tern_session_close(session);
-    tern_model_close(model);
-    free(words.ptr);
-    return status;
-}
 
 // ---- Multiple choice ---------------------------------------------------------------------------
 
@@ -353,6 +265,8 @@ static int eval_paper(const command *self, int argc, char **argv) {
 
 const command eval_jobs[] = {
     {"eval ppl", "MODEL -f TEXT [options]", "how well a model predicts a text", eval_ppl, NULL},
+    {"eval compare", "MODEL REFERENCE -f TEXT [options]", "how far a model is from another one",
+     eval_compare, NULL},
     {"eval choice", "MODEL --task NAME -f FILE [options]", "how often it prefers right answers",
      eval_choice, NULL},
     {"eval paper", "MODEL [-o md|json]", "which properties of the BitNet b1.58 paper it has",

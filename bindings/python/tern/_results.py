@@ -150,6 +150,37 @@ class Perplexity:
 
 
 @dataclass(frozen=True)
+class Distribution:
+    """How a number is spread over the scored tokens; p1 to p999 are percentiles."""
+    mean: float
+    error: float  # standard error of the mean
+    rms: float
+    min: float
+    p1: float
+    p5: float
+    p10: float
+    median: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    model: Perplexity
+    reference: Perplexity
+    log_ratio: float  # ln(perplexity of the model / of the reference)
+    log_ratio_error: float
+    correlation: float  # of both models' ln p
+    kl: Distribution  # Kullback-Leibler divergence, in nats
+    p_change: Distribution  # p of the text's token: the model's less the reference's
+    same_top: float  # share of tokens of which both have the same favourite
+    same_top_error: float
+
+
+@dataclass(frozen=True)
 class ChoiceResult:
     n_items: int  # scored
     n_resumed: int  # of these, how many were read from the results file

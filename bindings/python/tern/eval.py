@@ -1,4 +1,4 @@
-"""How good a model is: perplexity, multiple choice, and the checklist of arXiv:2402.17764.
+"""How good a model is: perplexity, comparison, multiple choice, and the checklist of arXiv:2402.17764.
 
 docs/evaluation.md defines exactly what is computed.
 """
@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import ctypes
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _c as c
 from ._callbacks import OnProgress
 from ._library import Callbacks, Path, choice as number_of, encoded, from_struct, lib, optional, refuse, text_of, utf8
 from ._model import Model
 from ._options import Kv, whole
-from ._results import ChoiceResult, Perplexity
+from ._results import ChoiceResult, Comparison, Distribution, Perplexity
+from ._session import Session
 
-__all__ = ["perplexity", "choice", "paper", "tasks", "find_file"]
+__all__ = ["perplexity", "compare", "choice", "paper", "tasks", "find_file"]
 
 CONVENTIONS = (("llama.cpp", c.TERN_PERPLEXITY_LLAMA_CPP), ("transformers", c.TERN_PERPLEXITY_TRANSFORMERS))
 
@@ -29,15 +30,43 @@ def perplexity(model: Model, text: str, *, convention: str = "llama.cpp", window
     transformers, 0: half the window. limit: windows at most, 0: the whole text.
     """
     callbacks, out = Callbacks(), c.tern_perplexity()
+    desc, raw = _windows(callbacks, text, convention, window, stride, limit, on_progress)
+    with _session(model, window, context, kv) as session, session._handle as pointer:
+        callbacks.run(lib.tern_eval_perplexity, pointer, raw, len(raw), ctypes.byref(desc), ctypes.byref(out))
+    return from_struct(Perplexity, out)
+
+
+def _windows(callbacks: Callbacks, text: str, convention: str, window: int, stride: int, limit: int,
+             on_progress: Optional[OnProgress]) -> Tuple[Any, bytes]:
     desc = c.tern_perplexity_desc(
         window=whole("window", window), stride=whole("stride", stride), n_windows=whole("limit", limit),
         convention=number_of("convention", convention, CONVENTIONS), on_progress=callbacks.progress(on_progress))
-    raw = text.encode("utf-8", "surrogatepass")
+    return desc, text.encode("utf-8", "surrogatepass")
+
+
+def _session(model: Model, window: int, context: Optional[int], kv: Kv) -> Session:
     if context is None and window > model.context:
         context = window
-    with model.session(context=context, kv=kv, speculate=False) as session, session._handle as pointer:
-        callbacks.run(lib.tern_eval_perplexity, pointer, raw, len(raw), ctypes.byref(desc), ctypes.byref(out))
-    return from_struct(Perplexity, out)
+    return model.session(context=context, kv=kv, speculate=False)
+
+
+def compare(model: Model, reference: Model, text: str, *, convention: str = "llama.cpp", window: int = 0,
+            stride: int = 0, limit: int = 0, context: Optional[int] = None, kv: Kv = "f32",
+            on_progress: Optional[OnProgress] = None) -> Comparison:
+    """How far a model is from a reference, token by token of a text: what quantization or tuning has changed.
+
+    Both must have the same vocabulary. The other arguments are perplexity()'s.
+    """
+    callbacks, out = Callbacks(), c.tern_eval_comparison()
+    desc, raw = _windows(callbacks, text, convention, window, stride, limit, on_progress)
+    kept = ctypes.create_string_buffer(raw, len(raw) + 1)
+    words = c.tern_bytes(bytes=ctypes.cast(kept, ctypes.c_void_p), n_bytes=len(raw))
+    with _session(model, window, context, kv) as one, _session(reference, window, context, kv) as other:
+        with one._handle as first, other._handle as second:
+            callbacks.run(lib.tern_eval_compare, first, second, words, ctypes.byref(desc), ctypes.byref(out))
+    return Comparison(from_struct(Perplexity, out.model), from_struct(Perplexity, out.reference), out.log_ratio,
+                      out.log_ratio_error, out.correlation, from_struct(Distribution, out.kl),
+                      from_struct(Distribution, out.p_change), out.same_top, out.same_top_error)
 
 
 def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: Optional[Path] = None, limit: int = 0,

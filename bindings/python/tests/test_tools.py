@@ -94,6 +94,23 @@ class Tools(unittest.TestCase):
             with self.assertRaises(tern.TernError):
                 tern.eval.perplexity(model, "a b c")
 
+    def test_compare(self):
+        text = "Once upon a time there was a cat. She had a hat, and the dog had none. " * 20
+        with open(self.path("text"), "w") as file:
+            file.write(text)
+        command("convert", STORIES, self.path("q4.gguf"), "--head-type", "q4_0")
+        told = json.loads(command("eval", "compare", self.path("q4.gguf"), STORIES, self.path("text"), "--window", "64", "-t", "1", "--output", "json"))
+        with tern.Model(STORIES, threads=1) as reference, tern.Model(self.path("q4.gguf"), threads=1) as model:
+            got = tern.eval.compare(model, reference, text, window=64)
+            self.assertEqual((got.model.n_scored, got.model.n_windows), (told["n_scored"], told["n_windows"]))
+            for mine, theirs in ((got.log_ratio, told["log_ratio"]), (got.same_top, told["same_top"]), (got.kl.mean, told["kl"]["mean"]),
+                                 (got.kl.p99, told["kl"]["p99"]), (got.p_change.rms, told["p_change"]["rms"]),
+                                 (got.reference.perplexity, told["reference_perplexity"]), (got.model.perplexity, told["perplexity"])):
+                self.assertAlmostEqual(mine, theirs, places=6)
+            self.assertGreater(got.kl.mean, 0)
+            with self.assertRaises(tern.TernError):
+                tern.eval.compare(model, reference, "a b c")
+
     def test_choices(self):
         with open(self.path("piqa.jsonl"), "w") as file:
             file.write(PIQA)

@@ -5,9 +5,7 @@
 
 #define SCORES_BYTES ((size_t)64 << 20) // held at once
 
-// The index of the greatest logit; *log_sum: ln of the sum of all exponentials, shifted by that
-// logit so that none overflows.
-static size_t greatest(const float *logits, size_t n, double *log_sum) {
+size_t tern_logits_greatest(const float *logits, size_t n, double *log_sum) {
     size_t top = 0;
     double sum = 0;
     for (size_t i = 1; i < n; i++)
@@ -20,7 +18,7 @@ static size_t greatest(const float *logits, size_t n, double *log_sum) {
 // ln softmax(logits)[target].
 static double log_probability(const float *logits, size_t n, int32_t target, int32_t *best) {
     double log_sum;
-    size_t top = greatest(logits, n, &log_sum);
+    size_t top = tern_logits_greatest(logits, n, &log_sum);
     *best = (int32_t)top;
     return (double)logits[target] - (double)logits[top] - log_sum;
 }
@@ -44,7 +42,7 @@ tern_status tern_rank_logprobs(const float *logits, int32_t n_vocab, int32_t id,
                          (int)n_vocab);
     if (n_each == 0) return TERN_OK;
     double log_sum;
-    size_t top = greatest(logits, (size_t)n_vocab, &log_sum), n_best = 0;
+    size_t top = tern_logits_greatest(logits, (size_t)n_vocab, &log_sum), n_best = 0;
     for (int32_t i = 0; i < n_vocab && n_each > 1; i++)
         insert(logits, i, out + 1, n_each - 1, &n_best);
     out[0].id = id;
