@@ -235,7 +235,7 @@ typedef struct tern_eval_comparison {
     tern_distribution kl; // Kullback-Leibler divergence of each token's choice, in nats: the sum of
                           // p_reference (ln p_reference - ln p_model) over the vocabulary
     tern_distribution p_change;      // p of the text's token: the model's less the reference's
-    double same_top, same_top_error; // share of tokens of which both have the same favourite
+    double same_top, same_top_error; // share of tokens where both have one favourite
 } tern_eval_comparison;
 // How far a model is from a reference, token by token of a text, as llama-perplexity's
 // --kl-divergence: what quantization, an adapter, tuning or a cache of another type changes. Both

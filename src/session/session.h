@@ -582,8 +582,9 @@ bool tern_group_leave(tern_session *s);
 // Ends its generation in the group, at once or when the step that computes it is done.
 void tern_group_stop(tern_session *s);
 
-// The index of the greatest of n logits. *log_sum: ln of the sum of all exponentials, each shifted by
-// that logit so that none overflows: ln softmax(logits)[i] is logits[i] - logits[greatest] - *log_sum.
+// The index of the greatest of n logits. *log_sum: ln of the sum of all exponentials, each shifted
+// by that logit so that none overflows: ln softmax(logits)[i] is
+// logits[i] - logits[greatest] - *log_sum.
 size_t tern_logits_greatest(const float *logits, size_t n, double *log_sum);
 // Fails: NaN and infinity come from the weights, and no choice among them means anything.
 tern_status tern_session_fail_scores(const tern_session *s, tern_error *err);

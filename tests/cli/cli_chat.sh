@@ -94,6 +94,7 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
     data_build) full "$tern" $command "$dir/lower.txt" --tokenizer "$model" -o "$dir/full" ;;
     data_inspect) full "$tern" $command "$dir/own/train-00000.tern" ;;
     eval_ppl) full "$tern" $command "$model" "$dir/story" --window 16 ;;
+    eval_compare) full "$tern" $command "$model" "$model" "$dir/story" --window 16 ;;
     eval_choice) full "$tern" $command "$model" --task blimp -f "$dir/blimp.jsonl" ;;
     eval_paper) full "$tern" $command "$model" ;;
     datagen) full "$tern" datagen "$model" hello --raw --keep-cut -n 4 --count 1 --max-repetition 1 ;;

@@ -182,7 +182,7 @@ static void print_comparison_json(const compared *c) {
     printf("}\n");
 }
 
-// The reference is opened as the model is, but without adapters: they are what is compared.
+// The reference is opened as the model is, but without adapters, whose effect is asked for.
 static int run_comparison(const command *self, model_args *model, model_args *reference,
                           const session_args *session, const tern_perplexity_desc *desc,
                           compared *c) {

@@ -176,7 +176,7 @@ class Comparison:
     correlation: float  # of both models' ln p
     kl: Distribution  # Kullback-Leibler divergence, in nats
     p_change: Distribution  # p of the text's token: the model's less the reference's
-    same_top: float  # share of tokens of which both have the same favourite
+    same_top: float  # share of tokens where both have one favourite
     same_top_error: float
 
 

@@ -1,5 +1,5 @@
-// The n greatest of many numbers: a heap whose root is the worst of those kept. Of equal ones the
-// lower id is the greater; NaN never comes in.
+// The n greatest of many numbers: a heap whose root is the worst of those kept. Among equal ones
+// the lower id is the greater; NaN never comes in.
 #ifndef TERN_KERNELS_CPU_TOP_LIST_H
 #define TERN_KERNELS_CPU_TOP_LIST_H
 

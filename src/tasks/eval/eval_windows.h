@@ -29,7 +29,7 @@ typedef struct tern_eval_windows {
     tern_strbuf text;   // their text...
     size_t *ends;       // ...and where in it each ends, [ids.n]
     int32_t bos;        // stands in place of each window's first token; -1: that token stays
-    // The window: tokens [begin, end) of the text, of which [first_scored, end) count.
+    // The window: tokens [begin, end) of the text; [first_scored, end) count.
     size_t begin, end, first_scored, n_done;
     // What a session reads of it, and of each of these tokens the next one, -1 where that does not
     // count: [end - begin - 1], since the last token is only a target.
@@ -47,7 +47,7 @@ tern_status tern_eval_windows_progress(const tern_eval_windows *w, const char *p
                                        tern_error *err); // after each window; fails if cancelled
 void tern_eval_windows_close(tern_eval_windows *w);
 
-// Numbers of which the mean and its standard error are asked for.
+// Adds up numbers for their mean and its standard error.
 typedef struct tern_eval_sum {
     double sum, squares, n;
 } tern_eval_sum;
