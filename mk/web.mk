@@ -43,6 +43,8 @@ WEB_PCRE2_SEARCH = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,auto_possess.c study
 WEB_OTHERS = $(WEB_PCRE2) $(WEB_DEPS)/pcre2/src/pcre2_chartables.c
 WEB_CFLAGS = -iquote $(WEB)/gen -Oz -fvisibility=hidden -DTERN_NO_TRAINING -I$(WEB_DEPS)/include -Iapps/web/unicode \
              -ffile-prefix-map=$(CURDIR)=. -Wno-builtin-macro-redefined
+# Kernels are vectors already: what a compiler makes of their ends is larger and no faster.
+WEB_AS_WRITTEN = -fno-vectorize -fno-slp-vectorize -fno-unroll-loops
 WEB_PCRE2_CFLAGS = -w -DHAVE_CONFIG_H -DSUPPORT_UNICODE -DSUPPORT_PCRE2_8 -DPCRE2_CODE_UNIT_WIDTH=8 \
                    -I$(WEB_DEPS)/pcre2/src
 
@@ -106,8 +108,9 @@ define web_flavour
 web_obj_$(1) = $$(patsubst %.c,$(WEB)/obj/$(1)/%.o,$$(1))
 $(call wasm_objects,$(WEB)/obj/$(1),$(WEB_CFLAGS) $(WEB_FLAGS_$(1)) $$(WEB_MORE),$(1),$(WEB_DEPS)/include/pcre2.h)
 $(WEB)/obj/$(1)/src/kernels/cpu/%.o: WEB_MORE = -Os
-$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O2
+$(WEB)/obj/$(1)/src/kernels/cpu/%_wasm.o: WEB_MORE = -O2 $(WEB_AS_WRITTEN)
 $(WEB)/obj/$(1)/src/kernels/cpu/%wide_wasm.o: WEB_MORE = -Os
+$(WEB)/obj/$(1)/src/kernels/cpu/float/float_wasm.o: WEB_MORE = -Os $(WEB_AS_WRITTEN)
 $(WEB)/obj/$(1)/src/kernels/cpu/%_scalar.o: WEB_MORE = -Oz
 $(WEB)/obj/$(1)/$(WEB_DEPS)/pcre2/%.o: WEB_MORE = $$(WEB_PCRE2_CFLAGS)
 $(WEB)/obj/$(1)/src/kernels/webgpu/device/gpu_shaders.o: $(WEB)/gen/webgpu_wgsl.inc
