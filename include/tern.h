@@ -525,13 +525,9 @@ typedef enum tern_kv_type {
     TERN_KV_Q8_0,
 } tern_kv_type;
 
-// Speculation: several tokens from one run of the model. A *drafter* guesses how the text
-// continues; the draft is computed together with the last token, which hardly takes longer than the
-// last token alone as long as reading the weights dominates; and the part that agrees with the
-// model is kept. The text stays the same to the bit, greedy or sampled, with any seed: drafts
-// decide only which tokens are computed in advance. Their length adapts to the measured gain. A GPU
-// drafts and verifies by itself, several runs ahead, if decoding is greedy and a table of chains is
-// the only drafter.
+// Speculation: a *drafter* guesses how the text goes on; the draft is computed with the last token,
+// in one run, and the part that agrees with the model is kept. The text stays the same to the bit,
+// greedy or sampled; the length of drafts adapts to the measured gain (docs/speculation.md).
 #define TERN_DRAFT_MAX 16 // maximum tokens in a draft
 
 // Proposes up to n_max tokens that may follow ids; returns how many it wrote to draft.
@@ -687,6 +683,13 @@ typedef enum tern_drafter {
     TERN_DRAFTER_COUNT
 } tern_drafter;
 
+typedef struct tern_draft_limits {    // for one answer; zero: as the session has it
+    bool none;                        // no drafts
+    bool without[TERN_DRAFTER_COUNT]; // drafters that are left out
+    int32_t most, least;              // tokens of a draft; a shorter one is not computed
+    float chance;                     // a draft ends before a guess whose like was right less often
+} tern_draft_limits;
+
 typedef struct tern_draft_stats { // zeros without speculation, except n_steps
     size_t n_steps;               // runs of the model for the answer
     size_t n_drafts;              // steps with a draft
@@ -777,6 +780,7 @@ typedef struct tern_generate_params {
     bool append;
     tern_progress_fn on_progress; // while the prompt is read; its phase is "prompt". NULL: none
     tern_logits_fn on_logits;     // NULL: none. Drafts of a device are off with it
+    tern_draft_limits drafts;
 } tern_generate_params;
 #define TERN_TOP_LOGPROBS_MAX 20
 #define TERN_BAD_WORDS_MAX    1024

@@ -254,6 +254,7 @@ typedef struct tern_device_drafts {
 
 typedef struct tern_speculator {
     tern_speculation params;
+    tern_draft_limits limits; // of the generation
     int32_t n_vocab;
     tern_draft_record records[TERN_DRAFTER_COUNT][TERN_DRAFT_LEVELS];
     tern_draft_record *odds; // [buckets of a table of version 1, TERN_CHAINS_MATCH_MAX] or NULL
@@ -274,6 +275,9 @@ typedef struct tern_speculator {
 bool tern_speculation_is_on(const tern_speculation *p);
 tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err);
 void tern_speculator_close(tern_speculator *sp);
+// A generation begins. NULL: there is no speculation, but the limits are checked all the same.
+tern_status tern_speculator_begin(tern_speculator *sp, const tern_draft_limits *limits,
+                                  tern_error *err);
 // The timeline has been cut to n_tokens.
 void tern_speculator_cut(tern_speculator *sp, size_t n_tokens);
 // Drafts up to n_max tokens after ids, into sp->draft; empty if a draft would not pay.

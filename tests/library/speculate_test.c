@@ -416,3 +416,66 @@ TEST(speculation_refuses_what_cannot_be) {
     tern_chains_close(chains);
     tern_model_close(model);
 }
+
+static size_t drafts_of(const tern_generate_stats *st, size_t from, size_t to) {
+    size_t n = 0;
+    for (size_t i = from; i <= to; i++) n += st->draft.drafted_length[i];
+    return n;
+}
+
+// One answer's limits: what is drafted, never what is said.
+TEST(speculation_of_one_answer_can_be_limited) {
+    const char *path = tiny(&(tiny_model_desc){.seed = 39}, "limits.gguf");
+    tern_model *model;
+    tern_error err = {0};
+    REQUIRE_OK(tern_model_open(&model, path, &(tern_model_desc){.n_threads = 1}, &err), err);
+    int32_t prompt[N_PROMPT], want[N_TEXT], whole[N_PROMPT + N_TEXT];
+    make_prompt(prompt, N_PROMPT, 5);
+    tern_session *plain = open_with(model, NULL, (tern_session_desc){.n_context = 64});
+    generate(plain, prompt, N_PROMPT, &(tern_sampling){0}, N_TEXT, want, NULL);
+    memcpy(whole, prompt, sizeof prompt);
+    memcpy(whole + N_PROMPT, want, sizeof want);
+    oracle o = {whole, N_PROMPT + N_TEXT, 0};
+    const tern_speculation how = {
+        .lookup = true, .draft = from_oracle, .draft_user = &o, .always = true};
+    tern_session *s = open_with(model, &how, (tern_session_desc){.n_context = 64});
+    const tern_draft_limits limits[] = {
+        {0},
+        {.none = true},
+        {.most = 2},
+        {.least = 5},
+        {.without = {[TERN_DRAFTER_LOOKUP] = true, [TERN_DRAFTER_CALLER] = true}},
+        {.without = {[TERN_DRAFTER_LOOKUP] = true}},
+        {.chance = 1},
+        {.most = 3, .least = 4},
+        {0},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        const tern_draft_limits *l = &limits[i];
+        const tern_generate_params p = {.sampling = &(tern_sampling){0},
+                                        .max_tokens = N_TEXT,
+                                        .ignore_end = true,
+                                        .drafts = *l};
+        tern_generate_stats st;
+        size_t n;
+        REQUIRE_OK(tern_generate_ids(s, prompt, N_PROMPT, &p, &st, &err), err);
+        const int32_t *ids = tern_session_generated(s, &n);
+        CHECK_MSG(n == N_TEXT && !memcmp(ids, want, sizeof want), "limits %zu: another text", i);
+        const bool has_none = l->none || l->without[TERN_DRAFTER_CALLER] || l->chance == 1 ||
+                              (l->most && l->least > l->most);
+        CHECK_MSG((st.draft.n_drafted == 0) == has_none, "limits %zu: %zu tokens", i,
+                  st.draft.n_drafted);
+        if (l->most) CHECK(drafts_of(&st, (size_t)l->most + 1, TERN_DRAFT_MAX) == 0);
+        if (l->least) CHECK(drafts_of(&st, 1, (size_t)l->least - 1) == 0);
+        if (l->without[TERN_DRAFTER_LOOKUP]) CHECK(st.draft.drafted_by[TERN_DRAFTER_LOOKUP] == 0);
+    }
+    const tern_draft_limits wrong[] = {{.most = -1}, {.least = -1}, {.chance = NAN}, {.chance = 2}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const tern_generate_params p = {.max_tokens = 1, .drafts = wrong[i]};
+        CHECK(tern_generate_ids(plain, prompt, N_PROMPT, &p, NULL, &err) == TERN_ERR_ARGUMENT);
+        CHECK(strstr(err.message, "expected 0 "));
+    }
+    tern_session_close(plain);
+    tern_session_close(s);
+    tern_model_close(model);
+}

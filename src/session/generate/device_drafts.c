@@ -107,7 +107,9 @@ static int next_to_try(tern_device_drafts *d, int best) {
 
 int32_t tern_device_drafts_choose(tern_speculator *sp) {
     tern_device_drafts *d = &sp->device;
-    if (d->n_arms == 0) return 0;
+    const tern_draft_limits *l = &sp->limits;
+    const bool is_limited = l->most || l->least || l->chance > 0 || l->without[TERN_DRAFTER_CHAINS];
+    if (d->n_arms == 0 || l->none || is_limited) return 0;
     if (sp->params.always) return arm_tokens[d->n_arms - 1];
     if (d->n_trial_runs <= 0) {
         int arm = best_arm(d);

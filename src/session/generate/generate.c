@@ -232,10 +232,7 @@ static tern_status prepare(tern_generation *g, const tern_generation_desc *desc,
         return tern_fail(err, TERN_ERR_ARGUMENT, "%d likeliest tokens: expected 0 to %d",
                          (int)params->n_top_logprobs, TERN_TOP_LOGPROBS_MAX);
     s->n_each_logprobs = params->logprobs ? 1 + (size_t)params->n_top_logprobs : 0;
-    if (s->speculator) {
-        s->speculator->stats = (tern_draft_stats){0};
-        s->speculator->draft.n = 0;
-    }
+    TERN_TRY(tern_speculator_begin(s->speculator, &params->drafts, err));
     TERN_TRY(keep_biases(g, params, err));
     TERN_TRY(tern_excluded_begin(&g->excluded, s->model, params, err));
     g->sampler.n_excluded = tern_excluded_most(&g->excluded);

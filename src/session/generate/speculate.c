@@ -40,7 +40,7 @@ bool tern_speculation_is_on(const tern_speculation *p) {
     return p->chains || p->lookup || p->online || p->draft_model || p->draft;
 }
 
-static bool has_drafter(const tern_speculation *p, tern_drafter d) {
+static bool is_open(const tern_speculation *p, tern_drafter d) {
     switch (d) {
     case TERN_DRAFTER_CHAINS: return p->chains != NULL;
     case TERN_DRAFTER_LOOKUP: return p->lookup;
@@ -50,6 +50,10 @@ static bool has_drafter(const tern_speculation *p, tern_drafter d) {
     case TERN_DRAFTER_COUNT: break;
     }
     return false;
+}
+
+static bool has_drafter(const tern_speculator *sp, tern_drafter d) {
+    return is_open(&sp->params, d) && !sp->limits.without[d];
 }
 
 tern_status tern_speculator_open(tern_speculator **out, const tern_session *s, tern_error *err) {
@@ -92,6 +96,21 @@ void tern_speculator_close(tern_speculator *sp) {
     tern_free(sp);
 }
 
+tern_status tern_speculator_begin(tern_speculator *sp, const tern_draft_limits *limits,
+                                  tern_error *err) {
+    if (limits->most < 0 || limits->least < 0)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "drafts of %d to %d tokens: expected 0 or more",
+                         (int)limits->least, (int)limits->most);
+    if (!(limits->chance >= 0 && limits->chance <= 1))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "a drafted token's chance of %g: expected 0 to 1",
+                         (double)limits->chance);
+    if (!sp) return TERN_OK;
+    sp->limits = *limits;
+    sp->stats = (tern_draft_stats){0};
+    sp->draft.n = 0;
+    return TERN_OK;
+}
+
 void tern_speculator_cut(tern_speculator *sp, size_t n_tokens) {
     if (sp && sp->n_seen > n_tokens) sp->n_seen = n_tokens;
 }
@@ -123,17 +142,23 @@ static double chance_of(const tern_speculator *sp, const tern_guess *g) {
     return ((double)own->accepted + 2 * chance) / ((double)own->offered + 2);
 }
 
-// The best length of a draft and the tokens a second it promises.
+// The best length of a draft and the tokens a second it promises. With `always`, the longest one
+// that the generation's limits allow.
 static int32_t best_length(const tern_speculator *sp, const tern_draft *d, double token_seconds,
                            double *rate) {
-    double reach = 1, tokens = 1;
+    double reach = 1, tokens = 1, least = (double)sp->limits.chance;
     int32_t best = 0;
     *rate = 0;
     for (int32_t m = 1; m <= d->n; m++) {
-        reach *= chance_of(sp, &d->guesses[m - 1]);
+        double chance = chance_of(sp, &d->guesses[m - 1]);
+        if (chance < least) break;
+        if (sp->params.always) best = m;
+        reach *= chance;
         tokens += reach;
         double this_rate = tokens / (run_seconds(sp, 1 + m) + token_seconds * m);
-        if (this_rate > *rate) best = m, *rate = this_rate;
+        if (this_rate <= *rate) continue;
+        best = m;
+        *rate = this_rate;
     }
     return best;
 }
@@ -151,7 +176,7 @@ static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n
         tern_guess best = {.token = -1};
         double best_chance = -1;
         for (int d = 0; d < TERN_DRAFTER_MODEL; d++) {
-            if (!has_drafter(&sp->params, d)) continue;
+            if (!has_drafter(sp, d)) continue;
             tern_guess g = tern_drafter_guess(sp, d, &trails[d]);
             if (g.token < 0) continue;
             if (out->n == 0) sp->first[sp->n_first++] = g;
@@ -160,6 +185,7 @@ static void mix(tern_speculator *sp, const int32_t *ids, size_t n_ids, int32_t n
         }
         reach *= best_chance;
         if (best.token < 0 || (reach < LEAST && !sp->params.always)) return;
+        if (best_chance < (double)sp->limits.chance) return;
         out->guesses[out->n] = best;
         out->tokens[out->n++] = best.token;
     }
@@ -179,10 +205,8 @@ static void consider(tern_speculator *sp, int trial, const tern_draft *draft, do
     double rate, plain = 1 / run_seconds(sp, 1);
     if (draft->n == 0) return;
     int32_t n = best_length(sp, draft, token_seconds, &rate);
-    if (sp->params.always)
-        n = draft->n;
-    else if (rate <= plain && ++t->n_skipped < t->patience)
-        return;
+    if (n == 0 || n < sp->limits.least) return;
+    if (!sp->params.always && rate <= plain && ++t->n_skipped < t->patience) return;
     if (sp->draft.n > 0 && rate <= *best_rate) return;
     if (rate <= plain) { // a trial
         t->n_skipped = 0;
@@ -213,6 +237,8 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
                                   int32_t n_max, tern_error *err) {
     double start = tern_seconds(), best_rate = 0;
     if (n_max > sp->params.max_length) n_max = sp->params.max_length;
+    if (sp->limits.most && n_max > sp->limits.most) n_max = sp->limits.most;
+    if (sp->limits.none) n_max = 0;
     bool timed = !sp->params.always && (sp->params.token_cost == 0 || sp->params.draft_model);
     bool plain = timed && (sp->run_seconds[1] == 0 || sp->since_plain >= PLAIN_GAP);
     sp->draft.n = sp->n_first = 0;
@@ -220,12 +246,14 @@ tern_status tern_speculator_draft(tern_speculator *sp, const int32_t *ids, size_
     tern_draft draft;
     mix(sp, ids, n_ids, n_max, &draft);
     consider(sp, TERN_TRIAL_MIXED, &draft, 0, &best_rate);
-    if (sp->params.draft) {
+    if (has_drafter(sp, TERN_DRAFTER_CALLER)) {
         TERN_TRY(tern_drafter_propose(sp, TERN_DRAFTER_CALLER, ids, n_ids, n_max, &draft, err));
         by_place(&draft, TERN_DRAFTER_CALLER);
         consider(sp, TERN_TRIAL_CALLER, &draft, 0, &best_rate);
     }
-    if (sp->params.draft_model) TERN_TRY(consider_model(sp, ids, n_ids, n_max, &best_rate, err));
+    if (has_drafter(sp, TERN_DRAFTER_MODEL))
+        TERN_TRY(consider_model(sp, ids, n_ids, n_max, &best_rate, err));
+    if (sp->draft.n < sp->limits.least) sp->draft.n = 0; // the model's may end early
     sp->stats.draft_seconds += tern_seconds() - start;
     return TERN_OK;
 }
