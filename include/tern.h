@@ -155,9 +155,8 @@ typedef enum tern_head_mode {
     TERN_HEAD_Q4_0,
 } tern_head_mode;
 
-// A LoRA adapter: low-rank matrices B A that are added to some of a model's matrices. Either a GGUF
-// file as written by llama.cpp's convert_lora_to_gguf, or a folder with adapter_config.json and
-// adapter_model.safetensors (PEFT).
+// A LoRA adapter: low-rank matrices B A added to some of a model's matrices. A GGUF as llama.cpp's
+// convert_lora_to_gguf writes it, or PEFT's folder of adapter_config.json and the weights.
 typedef struct tern_lora {
     const char *path;
     float scale; // 0: 1; multiplied by the adapter's own scale
@@ -165,6 +164,7 @@ typedef struct tern_lora {
     // Not empty: a GGUF in memory; path is then its name in messages. Not used after opening.
     tern_bytes bytes;
 } tern_lora;
+#define TERN_LORAS_MAX 64 // with loras_by_session
 
 // How a GPU is found and used, through WebGPU. The library reads no environment variables, and no
 // files except those it is given: the program decides, as `tern` does from its user's environment
@@ -219,6 +219,7 @@ typedef struct tern_model_desc {
     // Adapters applied at run time, in float even if the weights are ternary.
     const tern_lora *loras;
     size_t n_loras;
+    bool loras_by_session; // see tern_session_desc.lora_scales; not of models that make vectors
     tern_progress_fn on_progress;
     void *user; // of all callbacks here
     // The vision part of a GGUF (llama.cpp's mmproj). NULL: the file beside the model,
@@ -559,6 +560,10 @@ typedef struct tern_session_desc {
     int n_keep;         // tokens at the beginning that a shift keeps, 0: 4
     bool profile;       // time each kernel: see tern_session_profile
     tern_speculation speculation;
+    // With loras_by_session: [n_lora_scales], one for each adapter, 0: it is not applied; copied.
+    // None: those of the model's tern_lora.
+    const float *lora_scales;
+    size_t n_lora_scales;
 } tern_session_desc;
 
 TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
@@ -579,7 +584,9 @@ TERN_API tern_status tern_session_truncate(tern_session *session, size_t n_token
 TERN_API void tern_session_cancel(tern_session *session);
 TERN_API int32_t tern_session_n_context(const tern_session *session);
 TERN_API tern_kv_type tern_session_kv_type(const tern_session *session); // what AUTO chose
-TERN_API size_t tern_session_n_tokens(const tern_session *session);      // tokens in the timeline
+// With loras_by_session: the scales of the adapters, [n], which never change; else NULL and 0.
+TERN_API const float *tern_session_lora_scales(const tern_session *session, size_t *n);
+TERN_API size_t tern_session_n_tokens(const tern_session *session); // tokens in the timeline
 // The tokens themselves; valid until the session is used again.
 TERN_API const int32_t *tern_session_tokens(const tern_session *session);
 // Where the time went since the session was opened with desc.profile, longest first: by kernel on a

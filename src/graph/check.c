@@ -106,6 +106,13 @@ static tern_status check_bias(const tern_graph *g, const tern_node *n, tern_erro
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not a bias of %s", b->name, x->name);
 }
 
+static tern_status check_gain(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *x = input(g, n, 0), *gains = input(g, n, 1);
+    if (x->dim == gains->dim && n->first >= 0 && n->first < gains->cols) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has no gain %d of each row of %s",
+                     gains->name, (int)n->first, x->name);
+}
+
 static tern_status check_number(const tern_graph *g, const tern_node *n, tern_error *err) {
     if (is_vector(input(g, n, 1), 1)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not one number", input(g, n, 1)->name);

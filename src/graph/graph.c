@@ -323,6 +323,10 @@ tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps) 
     return OP(g, GROUP_NORM, TERN_IN(x), .norm = {.eps = eps, .group = (int32_t)group});
 }
 
+tern_vid tern_g_gain(tern_graph *g, tern_vid x, tern_vid gains, int32_t column) {
+    return OP(g, GAIN, TERN_IN(x, gains), .first = column);
+}
+
 tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s) {
     return OP(g, SCALE_BY, TERN_IN(x, s));
 }

@@ -296,6 +296,8 @@ tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TER
                              const double factors[TERN_PIECES_MAX]);
 tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps);
 tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s); // s: a vector [1]
+// Each row times its number in a column of gains, which has x's rows.
+tern_vid tern_g_gain(tern_graph *g, tern_vid x, tern_vid gains, int32_t column);
 // Capped scores: cap * tanh(x W^T / cap).
 tern_vid tern_g_capped_linear(tern_graph *g, tern_vid x, tern_vid w, float cap);
 // scores: [experts]; bias: a vector, or -1.
@@ -384,10 +386,22 @@ tern_status tern_pass_rotate(tern_graph *g, tern_rotation_fn rotation_of, void *
 // The rank of a weight's adapter; 0: it has none.
 typedef int64_t (*tern_rank_fn)(const void *ctx, const char *weight);
 // Adds B (A x) to W x for every weight that has an adapter; the new weights A and B are named after
-// W, with ".lora_a" and ".lora_b" appended. Before lowering. scale: NULL, or the name of a weight
-// [rank, rank] between A and B of all adapters, which then share one rank.
-tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *ctx,
-                               const char *scale, tern_error *err);
+// W, with ".lora_a" and ".lora_b" appended. Before lowering.
+typedef struct tern_low_rank {
+    tern_rank_fn rank_of;
+    const void *ctx;
+    // NULL, or the name of a weight [rank, rank] between A and B of all adapters, which then share
+    // one rank.
+    const char *scale;
+    // Not 0: rows have their own gains, which the input TERN_LORA_GAINS [tokens, n_gains] has.
+    // These adapters take column `gain`, and are called W.0, W.1 ... by it.
+    int32_t n_gains, gain;
+} tern_low_rank;
+#define TERN_LORA_GAINS "loras"
+tern_status tern_pass_low_rank(tern_graph *g, const tern_low_rank *adapters, tern_error *err);
+// The column of gains that this node's result is for, and nothing else: where it is 0 in all rows,
+// the node need not be computed. -1: none.
+int32_t tern_graph_gain_of(const tern_graph *g, const tern_node *n);
 
 // How the file stores the weight, so that linears can be lowered.
 typedef enum tern_weight_kind {

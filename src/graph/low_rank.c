@@ -5,7 +5,8 @@
 // with A [rank, n_in] and B [n_out, rank]. The low-rank path reads x itself, in float, even if W is
 // ternary and x is quantized for it: an adapter deserves full precision, and costs only rank *
 // (n_in + n_out) weights compared to n_in * n_out. It only uses ops that every backend has.
-// Training needs B without its factor s: then linear(., s I) comes between the two.
+// Training needs B without its factor s: then linear(., s I) comes between the two. Where each row
+// has its own factor, it is between them, too, and every adapter has its own path.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -29,40 +30,57 @@ static tern_vid input_of(const tern_graph *g, const tern_node *linear) {
     return x;
 }
 
-// Adds the path for linear i of g, which is already in `to`; y's readers find the sum in now[y].
 // g, and where it goes with its adapters: value v of g is value now[v] of `to`.
 typedef struct rebuilt {
     tern_graph *to;
     const tern_graph *g;
-    const char *scale; // the matrix between the two of each adapter, or NULL
+    const tern_low_rank *adapters;
+    tern_vid gains; // -1: all rows alike
     tern_vid *now;
 } rebuilt;
 
+#define NAME_BYTES (TERN_NAME_BYTES + 24)
+
+// What the adapter of a weight is called.
+static void name_of(const tern_low_rank *adapters, const tern_value *w, const char *part,
+                    char name[static NAME_BYTES]) {
+    if (adapters->n_gains)
+        snprintf(name, NAME_BYTES, "%s.%d%s", w->name, (int)adapters->gain, part);
+    else
+        snprintf(name, NAME_BYTES, "%s%s", w->name, part);
+}
+
+static int64_t rank_of(const tern_low_rank *adapters, const tern_value *w) {
+    char name[NAME_BYTES];
+    name_of(adapters, w, "", name);
+    return adapters->rank_of(adapters->ctx, name);
+}
+
+// Adds the path for linear i of g, which is already in `to`; y's readers find the sum in now[y].
 static tern_status add_path(const rebuilt *r, size_t i, int64_t rank, tern_error *err) {
     tern_graph *to = r->to;
     const tern_graph *g = r->g;
-    const char *scale = r->scale;
-    tern_vid *now = r->now;
+    const char *scale = r->adapters->scale;
     const tern_node *linear = &g->nodes[i];
     tern_value w = *weight_of(g, linear);
-    tern_vid y = linear->out[0], x = now[input_of(g, linear)];
-    char name[sizeof w.name + 8];
+    tern_vid y = linear->out[0], x = r->now[input_of(g, linear)];
+    char name[NAME_BYTES];
     if (g->values[y].kind == TERN_VALUE_OUTPUT)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "an adapter of %s, the output head, is not supported", w.name);
     to->layer = linear->layer;
-    snprintf(name, sizeof name, "%s.lora_a", w.name);
+    name_of(r->adapters, &w, ".lora_a", name);
     tern_vid low = tern_g_linear(to, x, tern_g_matrix(to, name, rank, w.cols));
     if (scale) low = tern_g_linear(to, low, tern_g_matrix(to, scale, rank, rank));
-    snprintf(name, sizeof name, "%s.lora_b", w.name);
+    if (r->gains >= 0) low = tern_g_gain(to, low, r->gains, r->adapters->gain);
+    name_of(r->adapters, &w, ".lora_b", name);
     low = tern_g_linear(to, low, tern_g_matrix(to, name, w.rows, rank));
     // This order lets the sum be fused with the product before it, and W stay in its group.
-    now[y] = tern_g_add(to, low, y);
+    r->now[y] = tern_g_add(to, low, y);
     return TERN_OK;
 }
 
-static tern_status rebuild(const rebuilt *r, tern_rank_fn rank_of, const void *ctx,
-                           tern_error *err) {
+static tern_status rebuild(const rebuilt *r, tern_error *err) {
     tern_graph *to = r->to;
     const tern_graph *g = r->g;
     tern_vid *now = r->now;
@@ -75,19 +93,22 @@ static tern_status rebuild(const rebuilt *r, tern_rank_fn rank_of, const void *c
         for (int k = 0; k < n->n_in; k++) copy->in[k] = now[n->in[k]];
         for (int k = 0; k < n->n_out; k++)
             to->values[n->out[k]].producer = (int32_t)(to->n_nodes - 1);
-        int64_t rank = n->op == TERN_OP_LINEAR ? rank_of(ctx, weight_of(g, n)->name) : 0;
+        int64_t rank = n->op == TERN_OP_LINEAR ? rank_of(r->adapters, weight_of(g, n)) : 0;
         if (rank > 0) TERN_TRY(add_path(r, i, rank, err));
     }
     return tern_graph_check(to, err);
 }
 
-tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *ctx,
-                               const char *scale, tern_error *err) {
+tern_status tern_pass_low_rank(tern_graph *g, const tern_low_rank *adapters, tern_error *err) {
     tern_graph to;
     TERN_TRY(tern_graph_copy(&to, g, err));
     to.n_nodes = 0; // the values keep their numbers, the nodes are added again
+    tern_vid gains = -1;
+    if (adapters->n_gains)
+        gains = tern_g_input(&to, TERN_LORA_GAINS, tern_g_dim(&to, "tokens"), adapters->n_gains,
+                             TERN_VALUE_F32);
     tern_vid *now = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *now);
-    tern_status status = now ? rebuild(&(rebuilt){&to, g, scale, now}, rank_of, ctx, err)
+    tern_status status = now ? rebuild(&(rebuilt){&to, g, adapters, gains, now}, err)
                              : tern_fail_memory(err, g->n_values * sizeof *now);
     tern_free(now);
     to.layer = g->layer;
@@ -98,4 +119,33 @@ tern_status tern_pass_low_rank(tern_graph *g, tern_rank_fn rank_of, const void *
     }
     tern_graph_free(&to);
     return status;
+}
+
+// ---- Which nodes a gain is for -----------------------------------------------------------------
+
+static const tern_node *only_reader(const tern_graph *g, tern_vid v) {
+    const tern_node *reader = NULL;
+    if (g->values[v].kind == TERN_VALUE_OUTPUT) return NULL;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++) {
+            if (g->nodes[i].in[k] != v) continue;
+            if (reader) return NULL;
+            reader = &g->nodes[i];
+        }
+    return reader;
+}
+
+// The product with A, the gain, and the product with B, which adds to what is there already.
+int32_t tern_graph_gain_of(const tern_graph *g, const tern_node *n) {
+    if (n->op == TERN_OP_GAIN) {
+        const tern_node *reader = only_reader(g, n->out[0]);
+        return reader && reader->op == TERN_OP_LINEAR_ADD ? n->first : -1;
+    }
+    if (n->op == TERN_OP_LINEAR) {
+        const tern_node *reader = only_reader(g, n->out[0]);
+        return reader && reader->op == TERN_OP_GAIN ? tern_graph_gain_of(g, reader) : -1;
+    }
+    if (n->op != TERN_OP_LINEAR_ADD || g->values[n->in[0]].producer < 0) return -1;
+    const tern_node *before = &g->nodes[g->values[n->in[0]].producer];
+    return before->op == TERN_OP_GAIN ? tern_graph_gain_of(g, before) : -1;
 }

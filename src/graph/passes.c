@@ -154,6 +154,7 @@ static void fuse_linear_group(tern_graph *g, size_t first) {
     for (size_t i = first + 1; i < g->n_nodes && group->n_out < TERN_NODE_OUTPUTS; i++) {
         tern_node *n = &g->nodes[i];
         if (n->op != TERN_OP_LINEAR || n->in[0] != group->in[0]) continue;
+        if (tern_graph_gain_of(g, n) >= 0) continue;
         if (g->values[n->out[0]].kind == TERN_VALUE_OUTPUT) continue;
         group->in[group->n_in++] = n->in[1];
         group->out[group->n_out++] = n->out[0];
@@ -238,7 +239,7 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err) {
         if (g->nodes[i].op == TERN_OP_KV_STORE) fuse_rope_store(g, &g->nodes[i]);
     sweep(g);
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_LINEAR &&
+        if (g->nodes[i].op == TERN_OP_LINEAR && tern_graph_gain_of(g, &g->nodes[i]) < 0 &&
             g->values[g->nodes[i].out[0]].kind != TERN_VALUE_OUTPUT)
             fuse_linear_group(g, i);
     sweep(g);

@@ -546,8 +546,9 @@ void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n);
 
 // ---- Adapters: LoRA, W x + B (A x) -------------------------------------------------------------
 
-typedef struct tern_adapter { // for one matrix, all files together
+typedef struct tern_adapter { // for one matrix, all files together unless they are apart
     char weight[64];          // its GGUF name
+    char name[80];            // the same and, if they are apart, the file's number after a point
     int64_t n_in, n_out;
     int64_t rank, room; // room: the rank with zeros, a multiple of what kernels read at once
     float *a;           // [room, n_in]
@@ -561,6 +562,8 @@ typedef struct tern_adapter { // for one matrix, all files together
 typedef struct tern_adapters {
     tern_adapter *list;
     size_t n, capacity;
+    bool apart; // each file's matrices stay alone, without its scale
+    int n_files;
 } tern_adapters;
 // Adds a file's matrices: a GGUF adapter, or a folder with adapter_model.safetensors and
 // adapter_config.json (PEFT). Several for the same weight are stacked: their products add up.
@@ -568,8 +571,8 @@ typedef struct tern_adapters {
 tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const tern_file *base,
                               const tern_arch *arch, const tern_config *c, tern_error *err);
 void tern_adapters_free(tern_adapters *set);
-const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *weight);
-int64_t tern_adapters_rank(const void *set, const char *weight); // for tern_pass_low_rank
+const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *name);
+int64_t tern_adapters_rank(const void *set, const char *name); // for tern_pass_low_rank
 // Row `row` of B A, added to out [n_in].
 void tern_adapter_add_row(const tern_adapter *adapter, int64_t row, float *out);
 

@@ -96,6 +96,7 @@ tern_status tern_lease_open(tern_lease **out, tern_model *m, int32_t n_context,
     l->model = m;
     l->n_context = n_context;
     l->kv_type = kv_type;
+    memcpy(l->loras, m->lora_scales, sizeof l->loras);
     tern_mutex_lock(&m->lock);
     bool is_lost = m->now->was_lost || m->now->backend->is_lost(m->now->device);
     tern_status status = is_lost ? TERN_OK : settle(l, m->now, err);
@@ -118,6 +119,12 @@ void tern_lease_close(tern_lease *l) {
     tern_free(l->notice);
     tern_free(l);
 }
+
+void tern_lease_set_loras(tern_lease *l, const float *scales) {
+    memcpy(l->loras, scales, (size_t)l->model->n_loras * sizeof *scales);
+}
+
+const float *tern_lease_loras(const tern_lease *l) { return l->loras; }
 
 const char *tern_lease_notice(tern_lease *l) {
     bool is_new = l->moved;
@@ -151,6 +158,7 @@ int32_t tern_lease_rope_limit(const tern_lease *l, int32_t n_positions) {
 }
 
 bool tern_lease_can_draft(const tern_lease *l) {
+    if (l->model->n_loras > 0) return false; // the rows of drafts have no gains
     if (tern_model_short_rope_limit(l->model) < INT32_MAX) return false;
     return l->at && l->at->backend->drafts_open && tern_sequence_cuts_freely(l->sequence);
 }

@@ -12,7 +12,8 @@ struct tern_lease {
     tern_sequence *sequence;
     int32_t n_context;
     tern_kv_type kv_type;
-    tern_image_tokens **images; // [n_images] held: those with rows among the ids
+    float loras[TERN_LORAS_MAX]; // [the model's n_loras]
+    tern_image_tokens **images;  // [n_images] held: those with rows among the ids
     size_t n_images, images_capacity;
     int32_t *ids; // [n_ids] the tokens that the states were computed from
     size_t n_ids, capacity;

@@ -128,6 +128,24 @@ static tern_status place_images(const tern_computation *c, tern_batch *b, const 
     return TERN_OK;
 }
 
+// ---- Adapters ----------------------------------------------------------------------------------
+
+// The gains of each row: those of its lease.
+static tern_status put_gains(const tern_computation *c, tern_batch *b, const tern_work *work,
+                             int32_t n_work, tern_error *err) {
+    tern_placed_instance *r = c->placed;
+    const size_t n = (size_t)c->model->n_loras, n_rows = (size_t)c->model->n_batch;
+    if (n == 0) return TERN_OK;
+    if (!r->gains) r->gains = tern_alloc_array(TERN_MEM_SESSION, n_rows, n * sizeof *r->gains);
+    if (!r->gains) return tern_fail_memory(err, n_rows * n * sizeof *r->gains);
+    float *to = r->gains;
+    for (int32_t i = 0; i < n_work; i++)
+        for (int32_t t = 0; t < r->chunks[i].n_tokens; t++, to += n)
+            memcpy(to, tern_lease_loras(work[i].lease), n * sizeof *to);
+    tern_batch_bind(b, c->model->lora_gains, r->gains);
+    return TERN_OK;
+}
+
 // Adds the work's tokens, and the missing ones before them, as the next chunk of the batch.
 static tern_status add_chunk(tern_placed_instance *r, tern_batch *b, const tern_work *w,
                              int32_t ahead, tern_error *err) {
@@ -201,6 +219,7 @@ static tern_batch batch_of(const tern_model *m, const tern_wants *w) {
 // How many positions the device may compute ahead, for greedy steps.
 static int32_t positions_ahead(const tern_computation *c) {
     int32_t n = c->at->backend->n_ahead;
+    if (c->model->n_loras > 0) return 0; // a row that is not in the batch has no gains
     if (c->wants.drafting) return n * TERN_DRAFTING_MAX;
     if (c->wants.top_k != 1) return 0;
     for (int32_t i = 0; i < c->n_work; i++)
@@ -226,8 +245,10 @@ static tern_status submit(tern_computation *c, tern_error *err) {
     tern_status status = c->is_part ? add_chunk(r, b, &part, 0, err) : TERN_OK;
     for (int32_t i = 0; status == TERN_OK && !c->is_part && i < c->n_work; i++)
         status = add_chunk(r, b, &c->work[i], ahead, err);
-    if (status == TERN_OK)
-        status = place_images(c, b, c->is_part ? &part : c->work, c->is_part ? 1 : c->n_work, err);
+    const tern_work *work = c->is_part ? &part : c->work;
+    const int32_t n_work = c->is_part ? 1 : c->n_work;
+    if (status == TERN_OK) status = place_images(c, b, work, n_work, err);
+    if (status == TERN_OK) status = put_gains(c, b, work, n_work, err);
     b->ids = r->ids;
     b->chunks = r->chunks;
     b->outputs = r->outputs;

@@ -2,6 +2,7 @@
 // call what is above in this order; weights and plan (placement.c) need the device, so they are
 // polled.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_time.h"
@@ -357,13 +358,42 @@ static tern_status open_text(tern_model *m, const tern_model_desc *desc, tern_er
     return status;
 }
 
+// Each with gains of its own, which sessions choose; they run the main graph.
+static tern_status add_apart(tern_model *m, tern_low_rank *pass, tern_error *err) {
+    for (pass->n_gains = m->n_loras; pass->gain < m->n_loras; pass->gain++)
+        TERN_TRY(tern_pass_low_rank(&m->graphs[0].built, pass, err));
+    m->lora_gains = tern_graph_find(&m->graphs[0].built, TERN_LORA_GAINS);
+    for (size_t i = 0; i < m->adapters.n; i++) {
+        char name[sizeof m->adapters.list->name + 8];
+        snprintf(name, sizeof name, "%s.lora_a", m->adapters.list[i].name);
+        if (tern_graph_find(&m->graphs[0].built, name) < 0)
+            return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                             "an adapter of %s, which sessions cannot choose",
+                             m->adapters.list[i].weight);
+    }
+    return TERN_OK;
+}
+
+// Whether sessions choose; vectors are made without any.
+static void note_scales(tern_model *m, const tern_model_desc *desc) {
+    if (!desc->loras_by_session || m->config.pooling != TERN_POOLING_NONE) return;
+    m->adapters.apart = true;
+    m->n_loras = (int32_t)desc->n_loras;
+    for (size_t i = 0; i < desc->n_loras; i++) {
+        const tern_lora *lora = &desc->loras[i];
+        m->lora_scales[i] = lora->off ? 0 : lora->scale != 0 ? lora->scale : 1;
+    }
+}
+
 static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern_error *err) {
+    note_scales(m, desc);
     for (size_t i = 0; i < desc->n_loras; i++)
         TERN_TRY(
             tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config, err));
+    tern_low_rank pass = {.rank_of = tern_adapters_rank, .ctx = &m->adapters};
+    if (m->n_loras) return add_apart(m, &pass, err);
     for (int i = 0; m->adapters.n > 0 && i < m->n_graphs; i++)
-        TERN_TRY(
-            tern_pass_low_rank(&m->graphs[i].built, tern_adapters_rank, &m->adapters, NULL, err));
+        TERN_TRY(tern_pass_low_rank(&m->graphs[i].built, &pass, err));
     return TERN_OK;
 }
 
@@ -463,6 +493,10 @@ static tern_status begin(tern_opening *o, const char *path, const tern_model_des
 
 static tern_status check_desc(const tern_model_desc *desc, tern_error *err) {
     TERN_NEED_ARRAY(desc->loras, desc->n_loras);
+    if (desc->loras_by_session && desc->n_loras > TERN_LORAS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%zu adapters that sessions choose from: at most %d", desc->n_loras,
+                         TERN_LORAS_MAX);
     for (size_t i = 0; i < desc->n_loras; i++) {
         const tern_lora *lora = &desc->loras[i];
         if (!lora->bytes.n_bytes) TERN_NEED(lora->path);

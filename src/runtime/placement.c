@@ -181,6 +181,7 @@ void tern_placement_instance_close(const tern_placement *p, tern_placed_instance
     tern_free(r->places);
     tern_free(r->ends);
     tern_free(r->rows);
+    tern_free(r->gains);
     tern_free(r);
 }
 

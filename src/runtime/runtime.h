@@ -33,6 +33,7 @@ typedef struct tern_placed_instance {
     int32_t *places;        // [n_batch, 3]; NULL until there is an image
     int32_t *ends;          // [n_batch]; likewise
     float *rows;            // [n_batch, tern_config_given_cols]; likewise
+    float *gains;           // [n_batch, n_loras]; NULL: sessions have no scales of adapters
     struct tern_placed_instance *next;
 } tern_placed_instance;
 
@@ -162,6 +163,10 @@ struct tern_model {
     const tern_arch *arch;
     tern_config config;
     tern_adapters adapters;
+    // Where sessions have scales of adapters: [n_loras], those that a session has by default.
+    float lora_scales[TERN_LORAS_MAX];
+    int32_t n_loras;     // 0: they have none
+    tern_vid lora_gains; // the main graph's input
     tern_tokenizer *tokenizer;
     tern_template *chat_template; // NULL until a chat is formatted without one: see template_error
     tern_error template_error;    // why there is no template
@@ -305,6 +310,9 @@ typedef struct tern_lease tern_lease;
 tern_status tern_lease_open(tern_lease **out, tern_model *model, int32_t n_context,
                             tern_kv_type kv_type, tern_error *err);
 void tern_lease_close(tern_lease *lease); // NULL is allowed
+// The scales of the model's adapters, [n_loras], in place of the model's; for a new lease.
+void tern_lease_set_loras(tern_lease *lease, const float *scales);
+const float *tern_lease_loras(const tern_lease *lease); // [the model's n_loras]
 // The longest text that uses RoPE's factors for shorter texts (TERN_ROPE_LONG); INT32_MAX: all do.
 int32_t tern_model_short_rope_limit(const tern_model *m);
 // Announces the final length, so that the right RoPE factors are used from the start; states with

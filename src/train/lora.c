@@ -169,7 +169,8 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     TERN_TRY(tern_arch_build(g, t->base->file, t->arch, &t->config, err));
     TERN_TRY(tern_arch_refuse_unread(t->base->file, t->arch, &t->config, &(const tern_graph *){g},
                                      1, err));
-    TERN_TRY(tern_pass_low_rank(g, rank_of, t, SCALE_NAME, err));
+    const tern_low_rank adapters = {.rank_of = rank_of, .ctx = t, .scale = SCALE_NAME};
+    TERN_TRY(tern_pass_low_rank(g, &adapters, err));
     bool any = false;
     for (size_t v = 0; v < g->n_values; v++) any |= tern_lora_is_trained(&g->values[v]);
     if (!any)

@@ -108,6 +108,7 @@ static void call_small_ones(void) {
     RUNS(tern_session_reset, NULL);
     GIVES(0, tern_session_n_context, NULL);
     GIVES(TERN_KV_AUTO, tern_session_kv_type, NULL);
+    GIVES(NULL, tern_session_lora_scales, NULL, NULL);
     GIVES(0u, tern_session_n_tokens, NULL);
     GIVES(NULL, tern_session_tokens, NULL);
     GIVES(0u, tern_session_bytes, NULL);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -422,4 +423,60 @@ tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern
     if (status == TERN_OK) status = tern_gguf_writer_finish(t.w, err);
     tern_gguf_writer_free(t.w);
     return status;
+}
+
+// ---- Adapters ----------------------------------------------------------------------------------
+
+typedef struct adapted_matrix { // of the tiny models: 128 wide, keys of 64 columns
+    const char *name;
+    int n_out, n_in;
+} adapted_matrix;
+static const adapted_matrix adapted[] = {{"blk.0.attn_q.weight", 128, 128},
+                                         {"blk.0.attn_k.weight", 64, 128},
+                                         {"blk.1.attn_output.weight", 128, 128},
+                                         {"blk.1.ffn_up.weight", 384, 128},
+                                         {"blk.0.ffn_down.weight", 128, 384}};
+#define N_MATRICES (sizeof adapted / sizeof *adapted)
+
+static bool write_numbers(tern_gguf_writer *w, size_t n, int seed, tern_error *err) {
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] =
+            ((float)((uint32_t)(seed * 7919 + (int)i * 104729 + 1) * 2654435761u >> 8) * 0x1p-24f -
+             0.5f) *
+            0.4f;
+    bool ok = tern_gguf_write(w, x, n * sizeof *x, err) == TERN_OK;
+    free(x);
+    return ok;
+}
+
+tern_status tiny_adapter_write(const char *path, const char *arch, int rank, int seed,
+                               tern_error *err) {
+    tern_gguf_writer *w;
+    char name[80];
+    TERN_TRY(tern_gguf_writer_open(&w, path, 0, err));
+    bool ok = true;
+    tern_gguf_put_str(w, "general.type", TERN_STR("adapter"));
+    tern_gguf_put_str(w, "general.architecture", (tern_str){arch, strlen(arch)});
+    tern_gguf_put_str(w, "adapter.type", TERN_STR("lora"));
+    tern_gguf_put_f32(w, "adapter.lora.alpha", (float)(3 * rank));
+    const uint64_t r = (uint64_t)rank;
+    for (int is_told = 0; is_told < 2; is_told++)
+        for (size_t i = 0; i < N_MATRICES; i++) {
+            const adapted_matrix *m = &adapted[i];
+            const uint64_t n_in = (uint64_t)m->n_in, n_out = (uint64_t)m->n_out;
+            if (i > 0 && (int)i % 2 != seed % 2) continue;
+            if (is_told) {
+                ok &= write_numbers(w, rank * (size_t)m->n_in, seed, err);
+                ok &= write_numbers(w, rank * (size_t)m->n_out, seed + 1, err);
+                continue;
+            }
+            snprintf(name, sizeof name, "%s.lora_a", m->name);
+            tern_gguf_declare(w, name, TERN_DTYPE_F32, 2, (uint64_t[]){n_in, r});
+            snprintf(name, sizeof name, "%s.lora_b", m->name);
+            tern_gguf_declare(w, name, TERN_DTYPE_F32, 2, (uint64_t[]){r, n_out});
+        }
+    ok &= tern_gguf_writer_finish(w, err) == TERN_OK;
+    tern_gguf_writer_free(w);
+    return ok ? TERN_OK : err->status;
 }

@@ -28,5 +28,9 @@ typedef struct tiny_model_desc { // zero: the default in brackets
 // Its vocabulary alone.
 tern_status tiny_model_put_tokenizer(tern_gguf_writer *w);
 tern_status tiny_model_write(const char *path, const tiny_model_desc *desc, tern_error *err);
+// A LoRA adapter of such a model of the usual shape. Those of an even and an odd seed adapt
+// different matrices, but for one.
+tern_status tiny_adapter_write(const char *path, const char *arch, int rank, int seed,
+                               tern_error *err);
 
 #endif

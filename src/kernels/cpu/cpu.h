@@ -86,6 +86,7 @@ typedef struct cpu_step {
     int rope;          // index into the plan's ropes, or -1
     tern_vid only_for; // read by the caller only: computed only when it is bound; or -1
     bool for_top_k;
+    int32_t gain; // computed only for rows with such a gain (tern_graph_gain_of), or -1
 } cpu_step;
 #define CPU_COUNTERS TERN_NODE_OUTPUTS
 
@@ -102,6 +103,7 @@ struct tern_plan {
     size_t scratch_bytes;  // of one thread
     tern_vid ids, outputs; // inputs of these names, or -1
     tern_vid scores;       // what top_k ranks, or -1
+    tern_vid gains;        // of adapters, or -1
     bool whole;            // rows see later ones: a sequence must come in one chunk
 };
 
@@ -121,6 +123,7 @@ typedef struct cpu_run {
     const tern_batch *batch;
     int64_t counts[TERN_DIMS_MAX];
     size_t n_blocks;
+    uint64_t gains;    // a bit for each that is not 0 in all rows
     size_t first, end; // steps of the piece; end: where the next one begins
     // The last step to run, where the computation is cancelled; SIZE_MAX: run all. One thread may
     // read it when another is a step ahead, so it is a step's number and not a flag.

@@ -128,7 +128,17 @@ static void fill_rope_tables(const cpu_run *run) {
     }
 }
 
+static void find_gains(cpu_run *run) {
+    const tern_plan *p = run->plan;
+    const float *gains = p->gains >= 0 ? tern_batch_data(run->batch, p->gains) : NULL;
+    const int64_t n = gains ? p->g->values[p->gains].cols : 0;
+    for (int64_t t = 0; n && t < run->batch->n_tokens; t++)
+        for (int64_t i = 0; i < n; i++)
+            if (gains[t * n + i] != 0) run->gains |= (uint64_t)1 << i;
+}
+
 static bool is_wanted(const cpu_run *run, const cpu_step *s) {
+    if (s->gain >= 0 && !(run->gains >> s->gain & 1)) return false;
     if (s->for_top_k) return run->batch->wants.top_k > 0 && run->batch->n_outputs > 0;
     if (s->node->op == TERN_OP_SOURCE_STORE) return cpu_rows(run, s->node->in[0]) > 0;
     if (s->only_for >= 0 && !tern_batch_data(run->batch, s->only_for)) return false;
@@ -233,6 +243,7 @@ tern_status cpu_submit(tern_instance *in, const tern_batch *batch, tern_error *e
     atomic_init(&run->last, SIZE_MAX);
     tern_batch_counts(batch, p->g, run->counts);
     place_rows(run);
+    find_gains(run);
     fill_rope_tables(run);
     in->is_busy = batch->piece_work > 0;
     if (in->is_busy) return TERN_OK;

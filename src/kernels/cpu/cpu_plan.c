@@ -48,6 +48,7 @@ static tern_status add_step(tern_plan *p, const tern_node *n, tern_error *err) {
                          tern_op_name(n->op));
     *s =
         (cpu_step){.fn = op->step, .node = n, .index = (int)p->n_steps, .rope = -1, .only_for = -1};
+    s->gain = tern_graph_gain_of(g, n);
     if (n->op == TERN_OP_ROPE || n->op == TERN_OP_ROPE_STORE)
         TERN_TRY(add_rope(p, n, &s->rope, err));
     s->for_top_k = n->op == TERN_OP_TOP_K || n->op == TERN_OP_LINEAR_TOP_K;
@@ -79,6 +80,7 @@ tern_status cpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     p->ids = find_input(g, "ids");
     p->outputs = find_input(g, "outputs");
     p->scores = tern_graph_scores(g);
+    p->gains = find_input(g, TERN_LORA_GAINS);
     p->steps = tern_alloc_array(TERN_MEM_GRAPH, g->n_nodes + 1, sizeof *p->steps);
     if (!p->steps) {
         status = tern_fail_memory(err, g->n_nodes * sizeof *p->steps);

@@ -7,8 +7,9 @@
 //     base_model.model.M.lora_A.weight and ...lora_B.weight, same shapes. Scale lora_alpha / rank,
 //     or lora_alpha / sqrt(rank) with use_rslora; alpha_pattern overrides it for some modules.
 //
-// The scale and the file's own weight are multiplied into B. Anything else in an adapter (biases,
-// DoRA's magnitudes, whole modules) is refused by name: leaving it out would be another model.
+// The file's own scale and, unless sessions have scales, the caller's are multiplied into B.
+// Anything else in an adapter (biases, DoRA's magnitudes, whole modules) is refused by name:
+// leaving it out would be another model.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,13 +162,16 @@ static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_te
     tern_adapters *set = r->set;
     if (!b) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s has no B beside it", a->name);
     TERN_TRY(check_shapes(r, a, b, weight, err));
-    tern_adapter *p = (tern_adapter *)tern_adapters_find(set, weight);
+    char name[sizeof set->list->name];
+    snprintf(name, sizeof name, set->apart ? "%s.%d" : "%s", weight, set->n_files);
+    tern_adapter *p = (tern_adapter *)tern_adapters_find(set, name);
     if (!p) {
         if (tern_array_reserve(TERN_MEM_WEIGHTS, &set->list, &set->capacity, set->n, 1) != 0)
             return tern_fail_memory(err, (set->n + 1) * sizeof *set->list);
         p = &set->list[set->n++];
         *p = (tern_adapter){.n_in = (int64_t)a->ne[0], .n_out = (int64_t)b->ne[1]};
         snprintf(p->weight, sizeof p->weight, "%s", weight);
+        snprintf(p->name, sizeof p->name, "%s", name);
     }
     double rank = (double)a->ne[1];
     // llama.cpp: no alpha, or 0, means alpha = rank.
@@ -328,7 +332,8 @@ static tern_status read_adapter(tern_adapters *set, const tern_lora *lora, const
     tern_file *file = NULL;
     const char *path = lora->path ? lora->path : "memory";
     TERN_TRY(open_adapter(&file, lora, err));
-    reader r = {set, file, base, arch, c, lora->scale != 0 ? lora->scale : 1, 0, false, false};
+    const float scale = lora->scale != 0 && !set->apart ? lora->scale : 1;
+    reader r = {set, file, base, arch, c, scale, 0, false, false};
     tern_status status = file->kind == TERN_FILE_GGUF ? read_gguf(&r, err) : read_peft(&r, err);
     if (status == TERN_OK && file->n_tensors == 0)
         status = tern_fail(err, TERN_ERR_FORMAT, "there are no tensors in it");
@@ -344,8 +349,10 @@ tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const t
     if (!isfinite(lora->scale))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: its scale is %g",
                          lora->path ? lora->path : "memory", (double)lora->scale);
-    tern_status status = read_adapter(lora->off ? &aside : set, lora, base, arch, c, err);
+    const bool is_aside = lora->off && !set->apart;
+    tern_status status = read_adapter(is_aside ? &aside : set, lora, base, arch, c, err);
     tern_adapters_free(&aside);
+    set->n_files++;
     return status;
 }
 
@@ -358,14 +365,14 @@ void tern_adapters_free(tern_adapters *set) {
     *set = (tern_adapters){0};
 }
 
-const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *weight) {
+const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *name) {
     for (size_t i = 0; i < set->n; i++)
-        if (!strcmp(set->list[i].weight, weight)) return &set->list[i];
+        if (!strcmp(set->list[i].name, name)) return &set->list[i];
     return NULL;
 }
 
-int64_t tern_adapters_rank(const void *set, const char *weight) {
-    const tern_adapter *p = tern_adapters_find(set, weight);
+int64_t tern_adapters_rank(const void *set, const char *name) {
+    const tern_adapter *p = tern_adapters_find(set, name);
     return p ? p->room : 0;
 }
 

@@ -3,7 +3,7 @@
 //     0   8  "TERNSESS"
 //     8   4  version, 1
 //    12   4  0
-//    16   8  digest of the model, its arithmetic and the type of keys and values
+//    16   8  digest of the model, its arithmetic, the type of keys and values, scales of adapters
 //    24   8  n, tokens
 //    32   8  hash (tern_hash64) of the bytes before and of the tokens, in two pieces
 //    40  4n  tokens
@@ -45,6 +45,9 @@ tern_status tern_session_digest(tern_session *s, uint64_t *out, tern_error *err)
     TERN_TRY(status);
     const uint64_t kv_type = (uint64_t)s->desc.kv_type;
     *out = tern_hash64(model, &kv_type, sizeof kv_type);
+    size_t n;
+    const float *scales = tern_session_lora_scales(s, &n);
+    if (n) *out = tern_hash64(*out, scales, n * sizeof *scales);
     return TERN_OK;
 }
 
@@ -170,7 +173,8 @@ static tern_status check_header(const loading *from, const header *h, uint64_t d
                          from->path, (unsigned)h->version, VERSION);
     if (h->digest != digest)
         return fail(from, err,
-                    "saved with another model, type of keys and values, device or version of tern");
+                    "saved with another model, adapters, type of keys and values, device or "
+                    "version of tern");
     if (h->n_tokens > from->n_left / sizeof(int32_t))
         return fail(from, err, "the saved session ends too early");
     return TERN_OK;

@@ -9,6 +9,22 @@
 
 // ---- Opening -----------------------------------------------------------------------------------
 
+static tern_status set_loras(tern_session *s, const tern_session_desc *desc, tern_error *err) {
+    const size_t n = (size_t)s->model->n_loras;
+    if (desc->n_lora_scales == 0) return TERN_OK;
+    TERN_NEED_ARRAY(desc->lora_scales, desc->n_lora_scales);
+    if (desc->n_lora_scales != n)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%zu scales of adapters: the model has %zu that sessions choose from",
+                         desc->n_lora_scales, n);
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(desc->lora_scales[i]))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "adapter %zu: a scale of %g makes no sense", i,
+                             (double)desc->lora_scales[i]);
+    tern_lease_set_loras(s->lease, desc->lora_scales);
+    return TERN_OK;
+}
+
 tern_status tern_session_open(tern_session **out, tern_model *model, const tern_session_desc *desc,
                               tern_error *err) {
     tern_clear(err);
@@ -42,6 +58,8 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     s->model = model;
     tern_model_hold(model);
     s->desc = *desc;
+    s->desc.lora_scales = NULL; // the caller's; the lease has a copy
+    s->desc.n_lora_scales = 0;
     s->n_context = desc->n_context                 ? desc->n_context
                    : trained < DEFAULT_CONTEXT_MAX ? trained
                                                    : DEFAULT_CONTEXT_MAX;
@@ -51,6 +69,7 @@ tern_status tern_session_open(tern_session **out, tern_model *model, const tern_
     tern_status status =
         tern_kv_choose(&model->graphs[0].fused, s->n_context, *kv_type, kv_type, err);
     if (status == TERN_OK) status = tern_lease_open(&s->lease, model, s->n_context, *kv_type, err);
+    if (status == TERN_OK) status = set_loras(s, desc, err);
     if (status == TERN_OK && desc->profile) status = tern_lease_start_profile(s->lease, err);
     if (status == TERN_OK && tern_speculation_is_on(&s->desc.speculation))
         status = tern_speculator_open(&s->speculator, s, err);
@@ -144,6 +163,13 @@ int32_t tern_session_n_context(const tern_session *s) { return s ? s->n_context 
 tern_kv_type tern_session_kv_type(const tern_session *s) {
     return s ? s->desc.kv_type : TERN_KV_AUTO;
 }
+
+const float *tern_session_lora_scales(const tern_session *s, size_t *n) {
+    const bool has = s && s->model->n_loras > 0;
+    if (n) *n = has ? (size_t)s->model->n_loras : 0;
+    return has ? tern_lease_loras(s->lease) : NULL;
+}
+
 static int by_seconds(const void *a, const void *b) {
     double x = ((const tern_profile_row *)a)->seconds, y = ((const tern_profile_row *)b)->seconds;
     return (x < y) - (x > y);
@@ -379,7 +405,9 @@ tern_status tern_session_fork(tern_session **out, tern_session *from, size_t n_t
     if (n_tokens > from->n_tokens)
         return tern_fail(err, TERN_ERR_ARGUMENT, "a fork of %zu tokens from a session of %zu",
                          n_tokens, from->n_tokens);
-    TERN_TRY(tern_session_open(&s, from->model, &from->desc, err));
+    tern_session_desc desc = from->desc;
+    desc.lora_scales = tern_session_lora_scales(from, &desc.n_lora_scales);
+    TERN_TRY(tern_session_open(&s, from->model, &desc, err));
     tern_status status = tern_lease_fork(from->lease, (int32_t)n_tokens, s->lease, err);
     if (status != TERN_OK) {
         tern_session_close(s);

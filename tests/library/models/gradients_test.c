@@ -99,7 +99,8 @@ static int64_t rank_of(const void *ctx, const char *weight) {
 
 // As the trainer makes an adapter's graph (src/train/lora.c), for a base of ternary weights.
 static tern_status add_adapters(rig *r) {
-    TERN_TRY(tern_pass_low_rank(&r->graph, rank_of, NULL, "lora.scale", &r->err));
+    const tern_low_rank adapters = {.rank_of = rank_of, .scale = "lora.scale"};
+    TERN_TRY(tern_pass_low_rank(&r->graph, &adapters, &r->err));
     tern_weight_kind kinds[256] = {0};
     for (size_t v = 0; v < r->graph.n_values && v < 256; v++)
         if (rank_of(NULL, r->graph.values[v].name) && !is_adapters(&r->graph.values[v]))

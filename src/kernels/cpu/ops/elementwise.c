@@ -1,4 +1,5 @@
 // Ops that make each element from those in its place.
+#include <string.h>
 #include "kernels/cpu/ops/ops.h"
 
 static void step_elementwise(cpu_run *run, const cpu_step *step, const tern_team *team) {
@@ -53,6 +54,23 @@ static void step_scale_pieces(cpu_run *run, const cpu_step *step, const tern_tea
             }
 }
 const cpu_op cpu_op_SCALE_PIECES = {.step = step_scale_pieces};
+
+static void step_gain(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]), n_gains = (size_t)cols(run, n->in[1]);
+    const float *x = cpu_value(run, n->in[0]), *gains = cpu_value(run, n->in[1]);
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (; t < last; t++) {
+            const float gain = gains[t * n_gains + (size_t)n->first];
+            if (gain != 0)
+                kernels(run)->f->scale(y + t * d, x + t * d, gain, d);
+            else // whatever x is
+                memset(y + t * d, 0, d * sizeof *y);
+        }
+}
+const cpu_op cpu_op_GAIN = {.step = step_gain};
 
 static void step_scale_by(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;

@@ -51,6 +51,7 @@
     ROW(GPU_SCALE, "elementwise", "scale", "w-w")                                                  \
     ROW(GPU_BIAS, "elementwise", "bias", "w-wr")                                                   \
     ROW(GPU_SCALE_BY, "elementwise", "scale_by", "w-wr")                                           \
+    ROW(GPU_GAIN, "elementwise", "gain", "w-w-r")                                                  \
     ROW(GPU_TAKE_ROWS, "elementwise", "take_rows", "w-w")                                          \
     ROW(GPU_COLUMNS, "columns", "columns", "ww")                                                   \
     ROW(GPU_ODD_BIAS, "columns", "odd_bias", "wwr")                                                \

@@ -57,6 +57,20 @@ tern_status gpu_op_SCALE_BY(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+tern_status gpu_op_GAIN(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    int64_t n_cols = cols(p, n->out[0]);
+    gpu_dispatch *d = add(p, GPU_GAIN, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
+    set(d, "COLS4", (double)(n_cols / 4));
+    set(d, "GAINS", (double)cols(p, n->in[1]));
+    set(d, "GAIN", n->first);
+    bind_value(p, d, n->in[0]);
+    bind_value(p, d, n->out[0]);
+    bind_value(p, d, n->in[1]);
+    set_phase(p, d, n->out[0]);
+    return TERN_OK;
+}
+
 tern_status gpu_op_MUL(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     add_elementwise(p, n, GPU_MUL);

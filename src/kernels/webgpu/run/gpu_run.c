@@ -164,9 +164,11 @@ static bool is_greedy_step(const tern_instance *in) {
            b->wants.top_k == 1 && b->n_others == 0;
 }
 
-// Only the first step has a table of chunks, since fixed states cannot go ahead anyway.
+// Only the first step has a table of chunks, since fixed states cannot go ahead anyway, and rows of
+// inputs.
 static bool goes_ahead(const tern_instance *in) {
-    return !in->uses_chunks && in->plan->n_host_tables == 0 && !in->profile;
+    return !in->uses_chunks && in->batch.n_inputs == 0 && in->plan->n_host_tables == 0 &&
+           !in->profile;
 }
 
 void gpu_expect_step(gpu_steps *s, int32_t n_rows) {

@@ -2,11 +2,14 @@
 override COLS4: u32;
 override ACT: u32;
 override SCALE: f32;
+override GAINS: u32; // columns of gains
+override GAIN: u32;  // the one that counts
 
 @group(0) @binding(1) var<storage, read_write> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> gains: array<f32>;
 
 @compute @workgroup_size(64)
 fn add(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -48,6 +51,14 @@ fn bias(@builtin(global_invocation_id) id: vec3<u32>) {
 fn scale_by(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.y * COLS4 + id.x;
     if (id.x < COLS4) { y[i] = a[i] * weight[0].x; }
+}
+
+@compute @workgroup_size(64)
+fn gain(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.y * COLS4 + id.x;
+    let factor = gains[id.y * GAINS + GAIN];
+    if (id.x >= COLS4) { return; }
+    if (factor == 0.0) { y[i] = vec4(0.0); } else { y[i] = a[i] * factor; }
 }
 
 @compute @workgroup_size(64)
