@@ -8,7 +8,8 @@
 #include "base/json/json_write.h"
 #include "tern.h"
 
-// fields: the most used ones of the body, as "NAME:TYPE", with "!" if it is required.
+// fields: the most used ones of the body, as "NAME:TYPE", with "!" if it is required; after "["
+// those of each item of a list.
 typedef struct about {
     const char *path, *tag, *summary, *fields;
 } about;
@@ -85,6 +86,8 @@ static const about abouts[] = {
     {"/tokenize", "llama-server", "Tokens of a text", "content:string!"},
     {"/detokenize", "llama-server", "The text of tokens", "tokens:array!"},
     {"/apply-template", "llama-server", "The prompt that a conversation makes", "messages:array!"},
+    {"/lora-adapters", "llama-server", "LoRA adapters, or how much of each is applied",
+     "[id:integer! scale:number!"},
     {"/metrics", "llama-server", "Counts, for Prometheus", NULL},
     {"/mcp", "MCP", "The Model Context Protocol", "jsonrpc:string! method:string! params:object"},
 };
@@ -124,13 +127,18 @@ static void put_type(tern_json_writer *w, const field_about *f) {
 }
 
 static void put_body(tern_json_writer *w, const route *r, const char *fields) {
-    const bool is_form = r->needs == NEEDS_MODEL_FORM;
+    const bool is_form = r->needs == NEEDS_MODEL_FORM, is_list = *fields == '[';
     field_about f;
+    fields += is_list;
     tern_json_open(w, "requestBody", '{');
     tern_json_put_bool(w, "required", r->needs != NEEDS_MODEL_ALONE);
     tern_json_open(w, "content", '{');
     tern_json_open(w, is_form ? "multipart/form-data" : "application/json", '{');
     tern_json_open(w, "schema", '{');
+    if (is_list) {
+        tern_json_put_text(w, "type", "array");
+        tern_json_open(w, "items", '{');
+    }
     tern_json_put_text(w, "type", "object");
     tern_json_open(w, "properties", '{');
     if (r->needs >= NEEDS_NAME && strncmp(fields, "model:", 6) != 0)
@@ -141,7 +149,7 @@ static void put_body(tern_json_writer *w, const route *r, const char *fields) {
     for (const char *at = fields; (at = next_field(at, &f));)
         if (f.is_required) tern_json_put_text(w, NULL, f.name);
     tern_json_close(w, ']');
-    for (int i = 0; i < 4; i++) tern_json_close(w, '}');
+    for (int i = 0; i < (is_list ? 5 : 4); i++) tern_json_close(w, '}');
 }
 
 // ---- Paths -------------------------------------------------------------------------------------
@@ -167,7 +175,7 @@ static void put_operation(tern_json_writer *w, const route *r) {
         tern_json_put_raw(w, "parameters",
                           "[{\"name\":\"name\",\"in\":\"path\",\"required\":true,"
                           "\"schema\":{\"type\":\"string\"}}]");
-    if (a && a->fields) put_body(w, r, a->fields);
+    if (a && a->fields && strcmp(r->method, "GET") != 0) put_body(w, r, a->fields);
     if (r->needs == NEEDS_NOTHING) tern_json_put_raw(w, "security", "[]");
     tern_json_put_raw(w, "responses",
                       "{\"200\":{\"description\":\"The answer\"},"
@@ -189,12 +197,14 @@ void serve_openapi(request *req) {
                       "{\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\"}}}");
     if (req->server->desc->keys.n) tern_json_put_raw(&w, "security", "[{\"key\":[]}]");
     tern_json_open(&w, "paths", '{');
-    for (size_t i = 0; (r = route_at(i)); i++) { // each path has one method
+    for (size_t i = 0; (r = route_at(i)); i++) {
         tern_strbuf name = {0};
+        if (i > 0 && !strcmp(route_at(i - 1)->path, r->path)) continue; // written with that one
         tern_strbuf_printf(&name, "%s%s", r->path, has_part(r) ? "{name}" : "");
         tern_json_open(&w, tern_strbuf_text(&name), '{');
         tern_strbuf_free(&name);
-        put_operation(&w, r);
+        for (size_t k = i; (r = route_at(k)) && !strcmp(r->path, route_at(i)->path); k++)
+            put_operation(&w, r);
         tern_json_close(&w, '}');
     }
     tern_json_close(&w, '}');

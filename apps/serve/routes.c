@@ -71,6 +71,8 @@ static const route routes[] = {
     {"GET", "/props", &error_format_llama, llama_props, NEEDS_KEY},
     {"GET", "/slots", &error_format_llama, llama_slots, NEEDS_KEY},
     {"POST", "/slots/", &error_format_llama, llama_slot_action, NEEDS_MODEL_ALONE},
+    {"GET", "/lora-adapters", &error_format_llama, llama_adapters, NEEDS_KEY},
+    {"POST", "/lora-adapters", &error_format_llama, llama_set_adapters, NEEDS_KEY},
     {"POST", "/tokenize", &error_format_llama, llama_tokenize, NEEDS_MODEL},
     {"POST", "/detokenize", &error_format_llama, llama_detokenize, NEEDS_MODEL},
     {"POST", "/apply-template", &error_format_llama, llama_apply_template, NEEDS_MODEL},
@@ -171,6 +173,7 @@ static bool find_model(request *req, api_error *e) {
     if (!name.ptr) name = request_query(req, "model", &room);
     req->preset = preset_hold(registry_preset(req->server->registry, name));
     if (req->preset) name = (tern_str){req->preset->from, strlen(req->preset->from)};
+    req->adapter = registry_adapter(req->server->registry, name) + 1; // SIZE_MAX: none
     req->model = registry_find(req->server->registry, name, &err);
     if (!req->model)
         api_fail(e, name.len ? 404 : 400, name.len ? "model_not_found" : NULL, "model", "%s",

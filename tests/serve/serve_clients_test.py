@@ -499,7 +499,7 @@ def test_the_table_of_fields(s):
     first = {"/v1/messages": ("messages", "max_tokens")}
     for line in open("docs/reference/server-fields.md"):
         head = re.match(r"## `POST (\S+)`", line)
-        row = re.match(r"\| `(\w+)` \| `(.+)` \| (served|ignored|refused)", line)
+        row = re.match(r"\| `([\w.]+)` \| `(.+)` \| (served|ignored|refused)", line)
         if head:
             path, base = head[1], {}
         if not row:

@@ -11,6 +11,7 @@
 #include "base/os/os_file.h"
 #include "base/os/os_time.h"
 #include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 static uint64_t random_state;
 static uint32_t draw(uint32_t n) { // 0 .. n - 1
@@ -297,6 +298,7 @@ static void step(schedule *s) {
 
 // ---- Beginning and end of a server -------------------------------------------------------------
 
+static prefix_key of(size_t owner) { return (prefix_key){.owner = owner}; }
 static void no_wake(void *user) { (void)user; }
 
 static void complain(void *user, const char *what) { // the files' thread
@@ -541,7 +543,7 @@ TEST(serve_prefixes_are_found_where_their_states_are) {
             ids[n] = n < n_whole ? (ids[n] + 1) % s.n_vocab : 0; // the first token that is another
             size_t n_found, wanted = n >= n_whole ? n_whole : n >= n_again ? n_again : 0;
             if (f->cuts_freely) wanted = n >= PREFIX_LEAST ? n : 0;
-            const cached_prefix *found = prefix_cache_find(f, 0, ids, n + 1, true, &n_found);
+            const cached_prefix *found = prefix_cache_find(f, of(0), ids, n + 1, true, &n_found);
             CHECK_MSG(n_found == wanted && !found == !wanted, "%s: %zu instead of %zu of %zu",
                       s.path, n_found, wanted, n);
         }
@@ -711,11 +713,12 @@ TEST(serve_prefixes_are_their_owners_alone) {
         CHECK(s.slots.prefixes.view.n[PREFIX_ON_DISK] > 0);
         CHECK(ask_as(&s, 0) == 0);
         size_t n;
-        CHECK(prefix_cache_find(&s.slots.prefixes, 1, p->ids, p->n, false, &n) && n == p->n - 1);
+        CHECK(prefix_cache_find(&s.slots.prefixes, of(1), p->ids, p->n, false, &n) &&
+              n == p->n - 1);
         restart_with(&s, another);
         CHECK(s.slots.prefixes.view.n[PREFIX_ON_DISK] == 0 && ask_as(&s, 0) == 0);
         restart_with(&s, two_owners);
-        CHECK(prefix_cache_find(&s.slots.prefixes, 0, p->ids, p->n, false, &n));
+        CHECK(prefix_cache_find(&s.slots.prefixes, of(0), p->ids, p->n, false, &n));
         // One that runs: who has another key does not wait for it, who has the same does.
         draw_prompt(&s, &s.prompts[0], NULL, 0);
         job *first = job_new(p->ids, p->n, &(tern_generate_params){0});
@@ -732,6 +735,90 @@ TEST(serve_prefixes_are_their_owners_alone) {
         s.owners = NULL;
         s.owner = 0;
     }
+}
+
+// ---- By which adapters -------------------------------------------------------------------------
+
+// How many tokens of the prompt were found, for these scales.
+static size_t ask_with(slots *s, const prompt *p, float a, float b) {
+    tern_error err = {0};
+    slot *at;
+    job *j = job_new(p->ids, p->n, &(tern_generate_params){0});
+    j->n_loras = 2;
+    j->lora_scales[0] = a;
+    j->lora_scales[1] = b;
+    CHECK_MSG(slots_take(s, j, &at, &err) == TERN_OK, "%s", err.message);
+    const size_t n = tern_session_n_tokens(at->session);
+    size_t n_scales;
+    const float *scales = tern_session_lora_scales(at->session, &n_scales);
+    CHECK(n_scales == 2 && scales[0] == a && scales[1] == b);
+    CHECK_MSG(tern_session_sync(at->session, p->ids, p->n, NULL, &err) == TERN_OK, "%s",
+              err.message);
+    slots_release(s, at, true);
+    job_free(j);
+    return n;
+}
+
+static void open_with_adapters(slots *s, tern_model *model, const char *folder) {
+    tern_error err = {0};
+    const slots_desc desc = {
+        .n_parallel = 2,
+        .prefixes = {.bytes = {1 << 24, 0, 1 << 22},
+                     .files = {.folder = folder,
+                               .bytes = 1 << 22,
+                               .model = model,
+                               .session = {.n_context = 128, .kv_type = TERN_KV_F32},
+                               .wake = no_wake}}};
+    CHECK_MSG(slots_open(s, &desc, &err) == TERN_OK, "%s", err.message);
+}
+
+// A prefix that an adapter computed is none for other scales, nor for none, in memory, while it
+// runs, or on disk.
+TEST(serve_prefixes_are_for_the_adapters_that_computed_them) {
+    const char *path = test_tmp("adapted.gguf"), *folder = test_tmp("adapted prefixes");
+    const tern_lora loras[] = {{.path = test_tmp("adapter_a.gguf")},
+                               {.path = test_tmp("adapter_b.gguf"), .off = true}};
+    const tern_model_desc desc = {
+        .n_threads = 1, .loras = loras, .n_loras = 2, .loras_by_session = true};
+    tern_error err = {0};
+    tern_model *model;
+    slots s;
+    slot *at;
+    static prompt p;
+    REQUIRE_OK(tiny_model_write(path, &(tiny_model_desc){.arch = "llama", .seed = 8}, &err), err);
+    REQUIRE_OK(tiny_adapter_write(loras[0].path, "llama", 4, 2, &err), err);
+    REQUIRE_OK(tiny_adapter_write(loras[1].path, "llama", 4, 3, &err), err);
+    REQUIRE_OK(tern_model_open(&model, path, &desc, &err), err);
+    open_with_adapters(&s, model, folder);
+    p.n = 40;
+    for (size_t i = 0; i < p.n; i++) p.ids[i] = (int32_t)(i * 7 % 250);
+    for (int again = 0; again < 2; again++) {
+        const size_t known = again ? p.n - 1 : 0;
+        CHECK(ask_with(&s, &p, 1, 0) == known); // the model's own
+        CHECK(ask_with(&s, &p, 0, 0) == known && ask_with(&s, &p, 0.5f, 0) == known);
+        CHECK(ask_with(&s, &p, 0, 1) == known && ask_with(&s, &p, 1, 1) == known);
+    }
+    // More scales than there are places: the least used ones go, and nothing else.
+    for (int i = 0; i < 300; i++) CHECK(ask_with(&s, &p, 2 + (float)i, 0) == 0);
+    CHECK(s.prefixes.n_spaces == 257 && ask_with(&s, &p, 0, 1) == 0);
+    CHECK(ask_with(&s, &p, 1, 0) == p.n - 1 && ask_with(&s, &p, 301, 0) == p.n - 1);
+    // One that runs.
+    job *first = job_new(p.ids, 30, &(tern_generate_params){0});
+    job *second = job_new(p.ids, 30, &(tern_generate_params){0});
+    first->n_loras = second->n_loras = 2;
+    first->ids = second->ids = p.ids + 5;
+    first->lora_scales[1] = second->lora_scales[1] = 7;
+    CHECK(slots_take(&s, first, &at, &err) == TERN_OK && slots_should_wait(&s, second));
+    second->lora_scales[1] = 8;
+    CHECK(!slots_should_wait(&s, second));
+    slots_release(&s, at, false);
+    job_free(first);
+    job_free(second);
+    slots_close(&s);
+    open_with_adapters(&s, model, folder); // the model's own are on disk, no others
+    CHECK(s.prefixes.view.n[PREFIX_ON_DISK] == 1);
+    slots_close(&s);
+    tern_model_close(model);
 }
 
 // ---- Files of others ---------------------------------------------------------------------------
@@ -754,11 +841,11 @@ TEST(serve_prefixes_of_another_server_are_found) {
     draw_prompt(&a, &a.prompts[0], NULL, 0);
     const prompt *p = memcpy(&b.prompts[0], &a.prompts[0], sizeof *a.prompts);
     ask_and_compare(&a);
-    CHECK(!prefix_cache_find(&b.slots.prefixes, 0, p->ids, p->n, false, &n));
+    CHECK(!prefix_cache_find(&b.slots.prefixes, of(0), p->ids, p->n, false, &n));
     close_schedule(&a); // and writes
     prefix_cache_tidy(&b.slots.prefixes);
     wait_for_files(&b.slots.prefixes, PREFIX_ON_DISK);
-    cached_prefix *found = prefix_cache_find(&b.slots.prefixes, 0, p->ids, p->n, false, &n);
+    cached_prefix *found = prefix_cache_find(&b.slots.prefixes, of(0), p->ids, p->n, false, &n);
     CHECK(found && !found->session && n == p->n - 1);
     if (found) CHECK(prefix_cache_fetch(&b.slots.prefixes, found));
     wait_for_files(&b.slots.prefixes, PREFIX_ON_DEVICE);

@@ -161,6 +161,7 @@ static int run_desc(const serve_args *a, const serve_model *models, serve_fn run
     };
     if (!read_keep(a, &desc.keep_seconds)) return EXIT_USAGE;
     if (!read_model_desc(&a->model, &desc.opening)) return EXIT_FAILED;
+    desc.opening.loras_by_session = true;
     tern_status status = run(&desc, &err);
     if (status != TERN_OK) end_progress();
     free_model_desc(&desc.opening);

@@ -88,6 +88,8 @@ void llama_slots(request *req);
 void llama_load(request *req);
 void llama_unload(request *req);
 void llama_slot_action(request *req); // slot_files.c
+void llama_adapters(request *req);    // lora_adapters.c
+void llama_set_adapters(request *req);
 void llama_tokenize(request *req);
 void llama_detokenize(request *req);
 void llama_apply_template(request *req);

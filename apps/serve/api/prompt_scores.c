@@ -17,7 +17,9 @@ static tern_status score_prompt(request *req, generation_prompt *p, float *logit
     const served *s = req->model;
     const size_t n_each = 1 + (size_t)req->generation->params.n_top_logprobs;
     const size_t n_vocab = (size_t)s->info.n_vocab;
-    const tern_session_desc desc = {.n_context = s->n_context};
+    const tern_session_desc desc = {.n_context = s->n_context,
+                                    .lora_scales = req->generation->lora_scales,
+                                    .n_lora_scales = req->generation->n_loras};
     tern_session *session = NULL;
     tern_status status = tern_session_open(&session, s->model, &desc, err);
     for (size_t i = 0, n; i + 1 < p->n_ids && status == TERN_OK && go_on(req); i += n) {

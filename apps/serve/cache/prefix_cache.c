@@ -1,8 +1,76 @@
 #include "apps/serve/cache/prefix_cache.h"
 
+#include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 #include "base/status.h"
+
+// ---- Keys ---------------------------------------------------------------------------------------
+
+#define SPACES_MAX 256 // besides the owners': clients choose scales
+
+static prefix_space *find_space(const prefix_cache *f, prefix_key key) {
+    const size_t bytes = f->n_scales * sizeof *key.scales;
+    if (!key.scales || !bytes || !memcmp(key.scales, f->scales, bytes)) return f->spaces[key.owner];
+    for (size_t i = f->n_spaces; i-- > f->n_owners;) {
+        prefix_space *s = f->spaces[i];
+        if (s->owner == key.owner && !memcmp(s->scales, key.scales, bytes)) return s;
+    }
+    return NULL;
+}
+
+static void remove_space(prefix_cache *f, size_t at) {
+    f->n_spaces--;
+    memmove(f->spaces + at, f->spaces + at + 1, (f->n_spaces - at) * sizeof *f->spaces);
+}
+
+// One of other scales goes with its last text.
+static void forget_space(prefix_cache *f, prefix_space *space) {
+    size_t at = f->n_owners;
+    if (!space->scales || space->tree.n_nodes > 0) return;
+    while (f->spaces[at] != space) at++;
+    remove_space(f, at);
+    token_tree_free(&space->tree);
+    tern_free(space->scales);
+    tern_free(space);
+}
+
+static void forget_least_used(prefix_cache *f) {
+    for (size_t n = f->n_spaces; f->n_spaces == n;) {
+        token_node *at = &f->spaces[f->n_owners]->tree.root;
+        while (!at->value) at = token_tree_next(at, at);
+        prefix_cache_forget(f, at->value);
+    }
+}
+
+static prefix_space *add_space(prefix_cache *f, prefix_key key) {
+    if (tern_array_reserve(TERN_MEM_SESSION, &f->spaces, &f->capacity, f->n_spaces, 1) != 0)
+        return NULL;
+    prefix_space *s = tern_alloc(TERN_MEM_SESSION, sizeof *s);
+    if (!s) return NULL;
+    s->owner = key.owner;
+    if (key.scales) s->scales = tern_alloc_array(TERN_MEM_SESSION, f->n_scales, sizeof *s->scales);
+    if (key.scales && !s->scales) {
+        tern_free(s);
+        return NULL;
+    }
+    if (key.scales) memcpy(s->scales, key.scales, f->n_scales * sizeof *s->scales);
+    return f->spaces[f->n_spaces++] = s;
+}
+
+// The space of a text that is to be kept, which is now the last used one. NULL: no memory.
+static prefix_space *use_space(prefix_cache *f, prefix_key key) {
+    prefix_space *s = find_space(f, key);
+    if (!s) {
+        if (f->n_spaces - f->n_owners >= SPACES_MAX) forget_least_used(f);
+        return add_space(f, key);
+    }
+    size_t at = f->n_owners;
+    if (!s->scales) return s;
+    while (f->spaces[at] != s) at++;
+    remove_space(f, at);
+    return f->spaces[f->n_spaces++] = s;
+}
 
 // ---- Tiers -------------------------------------------------------------------------------------
 
@@ -52,7 +120,7 @@ static bool hand_over(prefix_cache *f, prefix_task_kind kind, const cached_prefi
     if (!ids) return false;
     token_tree_text(at->node, ids);
     uint64_t bytes = tern_session_bytes(session);
-    bool ok = prefix_files_do(f->files, kind, session, at->owner, ids, n);
+    bool ok = prefix_files_do(f->files, kind, session, at->space->owner, ids, n);
     if (ok) f->moving_bytes += bytes;
     tern_free(ids);
     return ok;
@@ -70,7 +138,8 @@ void prefix_cache_forget(prefix_cache *f, cached_prefix *at) {
     unlink_prefix(f, at);
     at->node->value = NULL;
     token_tree_unmark(at->node);
-    token_tree_prune(&f->trees[at->owner], at->node);
+    token_tree_prune(&at->space->tree, at->node);
+    forget_space(f, at->space);
     tern_session_close(at->session);
     tern_free(at);
 }
@@ -81,6 +150,9 @@ static bool has_file(const token_node *at) {
     const cached_prefix *has = at->value;
     return has && (has->file_bytes || has->is_moving);
 }
+
+// Its images' ids are lost when the model closes; scales that a client chose are in no file's name.
+static bool has_no_file(const cached_prefix *at) { return at->has_images || at->space->scales; }
 
 #define LOOK_AT_MOST 64 // texts with a common prefix
 
@@ -106,7 +178,7 @@ static bool is_mostly_in_file(const prefix_cache *f, const cached_prefix *at) {
 // are lost.
 static bool is_worth_a_file(const prefix_cache *f, const cached_prefix *at) {
     uint64_t room = f->desc.bytes[PREFIX_ON_DISK];
-    return f->files && !at->has_images && tern_session_bytes(at->session) <= room &&
+    return f->files && !has_no_file(at) && tern_session_bytes(at->session) <= room &&
            f->moving_bytes <= f->desc.bytes[PREFIX_ON_DEVICE] / 4 && !is_mostly_in_file(f, at);
 }
 
@@ -236,10 +308,13 @@ static bool has_prefix(const token_node *at, bool in_memory) {
     return has && (has->session || !in_memory);
 }
 
-cached_prefix *prefix_cache_find(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n,
-                                 bool in_memory, size_t *n_common) {
+cached_prefix *prefix_cache_find(const prefix_cache *f, prefix_key key, const int32_t *ids,
+                                 size_t n, bool in_memory, size_t *n_common) {
+    const prefix_space *space = find_space(f, key);
+    *n_common = 0;
+    if (!space) return NULL;
     // The prompt's last token is always computed, for its logits.
-    const token_node *at = token_tree_match(&f->trees[owner], ids, n ? n - 1 : 0, n_common);
+    const token_node *at = token_tree_match(&space->tree, ids, n ? n - 1 : 0, n_common);
     size_t n_same = *n_common; // the first node may be deeper: the prompt parts on the way to it
     for (; at->parent; at = at->parent) {
         cached_prefix *found = NULL;
@@ -255,9 +330,10 @@ cached_prefix *prefix_cache_find(const prefix_cache *f, size_t owner, const int3
     return NULL;
 }
 
-size_t prefix_cache_common(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n) {
-    size_t n_common;
-    token_tree_match(&f->trees[owner], ids, n, &n_common);
+size_t prefix_cache_common(const prefix_cache *f, prefix_key key, const int32_t *ids, size_t n) {
+    size_t n_common = 0;
+    const prefix_space *space = find_space(f, key);
+    if (space) token_tree_match(&space->tree, ids, n, &n_common);
     return n_common;
 }
 
@@ -281,16 +357,16 @@ tern_status prefix_cache_fork(prefix_cache *f, cached_prefix *from, size_t n, te
 
 // ---- Keeping -----------------------------------------------------------------------------------
 
-static cached_prefix *make_prefix(prefix_cache *f, size_t owner, const int32_t *ids, size_t n,
-                                  prefix_tier tier) {
+static cached_prefix *make_prefix(prefix_cache *f, prefix_space *space, const int32_t *ids,
+                                  size_t n, prefix_tier tier) {
     cached_prefix *made = n >= PREFIX_LEAST ? tern_alloc(TERN_MEM_SESSION, sizeof *made) : NULL;
-    token_node *node = made ? token_tree_add(&f->trees[owner], ids, n) : NULL;
+    token_node *node = made ? token_tree_add(&space->tree, ids, n) : NULL;
     if (!node) {
         tern_free(made);
         return NULL;
     }
     made->node = node;
-    made->owner = owner;
+    made->space = space;
     made->used = tern_seconds();
     for (size_t i = 0; i < n && !made->has_images; i++) made->has_images = ids[i] >= f->n_vocab;
     node->value = made;
@@ -299,9 +375,9 @@ static cached_prefix *make_prefix(prefix_cache *f, size_t owner, const int32_t *
 }
 
 // The prefix of exactly this text.
-static cached_prefix *find_text(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n) {
+static cached_prefix *find_text(const prefix_space *space, const int32_t *ids, size_t n) {
     size_t n_common;
-    const token_node *at = token_tree_match(&f->trees[owner], ids, n, &n_common);
+    const token_node *at = token_tree_match(&space->tree, ids, n, &n_common);
     return n_common == n && at->depth == n ? at->value : NULL;
 }
 
@@ -320,18 +396,18 @@ static void forget_within(prefix_cache *f, const cached_prefix *kept) {
     }
 }
 
-static cached_prefix *keep(prefix_cache *f, size_t owner, tern_session *session, size_t n) {
+static cached_prefix *keep(prefix_cache *f, prefix_space *space, tern_session *session, size_t n) {
     const int32_t *ids = tern_session_tokens(session);
     size_t n_common;
-    const token_node *at = token_tree_match(&f->trees[owner], ids, n, &n_common);
-    cached_prefix *kept = find_text(f, owner, ids, n), *longer = NULL;
+    const token_node *at = token_tree_match(&space->tree, ids, n, &n_common);
+    cached_prefix *kept = find_text(space, ids, n), *longer = NULL;
     if (!kept && f->cuts_freely && n_common == n) longer = any_below(at, true);
     if (longer) { // it contains all of this one
         touch(f, longer, longer->tier);
         tern_session_close(session);
         return longer;
     }
-    if (!kept) kept = make_prefix(f, owner, ids, n, PREFIX_ON_DEVICE);
+    if (!kept) kept = make_prefix(f, space, ids, n, PREFIX_ON_DEVICE);
     if (!kept) {
         tern_session_close(session);
         return NULL;
@@ -344,28 +420,35 @@ static cached_prefix *keep(prefix_cache *f, size_t owner, tern_session *session,
 }
 
 // The first n tokens of a session that can be forked there.
-static void keep_first(prefix_cache *f, size_t owner, tern_session *session, size_t n) {
+static void keep_first(prefix_cache *f, prefix_space *space, tern_session *session, size_t n) {
     tern_session *first;
     if (n >= PREFIX_LEAST && n <= tern_session_n_tokens(session) &&
         tern_session_fork(&first, session, n, NULL) == TERN_OK)
-        keep(f, owner, first, n);
+        keep(f, space, first, n);
 }
 
-cached_prefix *prefix_cache_keep(prefix_cache *f, size_t owner, tern_session *session,
+cached_prefix *prefix_cache_keep(prefix_cache *f, prefix_key key, tern_session *session,
                                  size_t n_prompt, size_t n_shared) {
     tern_session *alone;
+    prefix_space *space = use_space(f, key);
+    if (!space) {
+        tern_session_close(session);
+        return NULL;
+    }
     size_t n = tern_session_n_tokens(session);
     if (!f->cuts_freely) {
-        keep_first(f, owner, session, n_shared);
+        keep_first(f, space, session, n_shared);
         // For another answer to this prompt, which computes the last token again.
-        if (n >= n_prompt && n_prompt) keep_first(f, owner, session, n_prompt - 1);
+        if (n >= n_prompt && n_prompt) keep_first(f, space, session, n_prompt - 1);
         // A fork without the snapshots that the session could go back to.
         if (tern_session_fork(&alone, session, n, NULL) == TERN_OK) {
             tern_session_close(session);
             session = alone;
         }
     }
-    return keep(f, owner, session, n);
+    cached_prefix *kept = keep(f, space, session, n);
+    if (!kept) forget_space(f, space);
+    return kept;
 }
 
 // ---- Files -------------------------------------------------------------------------------------
@@ -401,7 +484,7 @@ static void take_loaded(prefix_cache *f, prefix_task *t, cached_prefix *at) {
 }
 
 static void take_found(prefix_cache *f, const prefix_task *t, cached_prefix *at) {
-    if (!at) at = make_prefix(f, t->owner, t->ids, t->n, PREFIX_ON_DISK);
+    if (!at) at = make_prefix(f, f->spaces[t->owner], t->ids, t->n, PREFIX_ON_DISK);
     if (!at) return;
     set_file(f, at, t->bytes);
     forget_within(f, at);
@@ -411,7 +494,7 @@ void prefix_cache_take_done(prefix_cache *f) {
     prefix_task *t = f->files ? prefix_files_take(f->files) : NULL;
     for (prefix_task *next; t; t = next) {
         next = t->next;
-        cached_prefix *at = find_text(f, t->owner, t->ids, t->n);
+        cached_prefix *at = find_text(f->spaces[t->owner], t->ids, t->n);
         f->moving_bytes -= t->held;
         if (t->kind == PREFIX_SAVE)
             take_saved(f, t, at);
@@ -430,7 +513,7 @@ void prefix_cache_tidy(prefix_cache *f) {
         f->scanned = now;
     cached_prefix *at = f->lists[PREFIX_ON_DEVICE].newest;
     while (at &&
-           (at->file_bytes || at->is_moving || at->has_images || at->used > now - IDLE_SECONDS))
+           (at->file_bytes || at->is_moving || has_no_file(at) || at->used > now - IDLE_SECONDS))
         at = at->older;
     tern_session *copy;
     if (!at || !is_worth_a_file(f, at) ||
@@ -445,15 +528,20 @@ void prefix_cache_tidy(prefix_cache *f) {
 tern_status prefix_cache_open(prefix_cache *f, const prefix_cache_desc *desc, tern_error *err) {
     tern_session *probe;
     tern_model_info info;
-    *f = (prefix_cache){
-        .desc = *desc, .worth.used = 0.5, .n_trees = desc->files.owners ? desc->files.n_owners : 1};
+    *f = (prefix_cache){.desc = *desc, .worth.used = 0.5};
+    size_t n_owners = desc->files.owners ? desc->files.n_owners : 1;
     tern_model_get_info(desc->files.model, &info);
     f->n_vocab = info.n_vocab;
-    f->trees = tern_alloc_array(TERN_MEM_SESSION, f->n_trees, sizeof *f->trees);
-    if (!f->trees) return tern_fail_memory(err, f->n_trees * sizeof *f->trees);
+    for (; f->n_owners < n_owners; f->n_owners++)
+        if (!add_space(f, (prefix_key){.owner = f->n_owners}))
+            return tern_fail_memory(err, n_owners * sizeof *f->spaces);
     if (tern_session_open(&probe, desc->files.model, &desc->files.session, NULL) == TERN_OK) {
+        const float *scales = tern_session_lora_scales(probe, &f->n_scales);
+        f->scales = tern_alloc_array(TERN_MEM_SESSION, f->n_scales + 1, sizeof *f->scales);
+        if (f->scales && scales) memcpy(f->scales, scales, f->n_scales * sizeof *scales);
         f->cuts_freely = tern_session_cuts_freely(probe);
         tern_session_close(probe);
+        if (!f->scales) return tern_fail_memory(err, (f->n_scales + 1) * sizeof *f->scales);
     }
     if (!desc->files.folder) return TERN_OK;
     TERN_TRY(prefix_files_open(&f->files, &desc->files, err));
@@ -466,7 +554,7 @@ static void save_all(prefix_cache *f) {
     uint64_t bytes = 0, room = f->desc.bytes[PREFIX_ON_DISK];
     for (int tier = 0; tier < PREFIX_ON_DISK; tier++)
         for (cached_prefix *at = f->lists[tier].newest; at; at = at->older) {
-            if (at->file_bytes || at->is_moving || at->has_images || is_mostly_in_file(f, at))
+            if (at->file_bytes || at->is_moving || has_no_file(at) || is_mostly_in_file(f, at))
                 continue;
             bytes += tern_session_bytes(at->session);
             at->is_moving = bytes <= room && hand_over(f, PREFIX_SAVE, at, at->session);
@@ -480,7 +568,13 @@ void prefix_cache_close(prefix_cache *f) {
     f->files = NULL;
     for (int tier = 0; tier < PREFIX_TIERS; tier++)
         while (f->lists[tier].oldest) prefix_cache_forget(f, f->lists[tier].oldest);
-    for (size_t i = 0; i < f->n_trees && f->trees; i++) token_tree_free(&f->trees[i]);
-    tern_free(f->trees);
-    f->trees = NULL;
+    while (f->n_spaces > 0) {
+        prefix_space *s = f->spaces[--f->n_spaces];
+        token_tree_free(&s->tree);
+        tern_free(s);
+    }
+    tern_free(f->spaces);
+    tern_free(f->scales);
+    f->spaces = NULL;
+    f->scales = NULL;
 }

@@ -2,7 +2,8 @@
 // needed, so that a request that begins with the same tokens need not compute them again. They are
 // found by their tokens (token_tree.h): a request finds exactly what it could have computed itself,
 // and no client can retrieve another's text. Owners have separate texts and never find each
-// other's, so the time to the first token reveals nothing about others' requests.
+// other's, so the time to the first token reveals nothing about others' requests; nor do texts that
+// were computed with different adapters.
 //
 // A prefix that is used stays; the request continues from a fork, which shares its pages until it
 // writes. If states cannot go back to any position (fixed states, windows), an answer leaves
@@ -31,9 +32,23 @@ typedef enum prefix_tier {
     PREFIX_TIERS,
 } prefix_tier;
 
+// Whose states a text can be continued from: those of the same owner, computed with the same
+// adapters.
+typedef struct prefix_key {
+    size_t owner;        // an index in desc.files.owners
+    const float *scales; // of the model's adapters, [as many as it has]; NULL: the session_desc's
+} prefix_key;
+
+// The texts of one key.
+typedef struct prefix_space {
+    size_t owner;
+    float *scales; // NULL: the session_desc's; only these texts are kept in files
+    token_tree tree;
+} prefix_space;
+
 typedef struct cached_prefix {
     token_node *node;      // its text
-    size_t owner;          // an index in desc.files.owners
+    prefix_space *space;   // which has it
     tern_session *session; // NULL: on disk
     prefix_tier tier;
     bool is_moving;      // to disk, or from there
@@ -64,8 +79,11 @@ typedef struct prefix_cache_view {
 typedef struct prefix_cache {
     prefix_cache_desc desc;
     prefix_files *files; // NULL: none
-    token_tree *trees;   // [n_trees] one for each owner
-    size_t n_trees;
+    // [n_spaces] one for each owner, then those of other scales, the last used one last.
+    prefix_space **spaces;
+    size_t n_spaces, capacity, n_owners;
+    float *scales; // [n_scales] of the session_desc
+    size_t n_scales;
     bool cuts_freely; // a prefix can be forked at any length
     int32_t n_vocab;
     struct {
@@ -90,8 +108,8 @@ void prefix_cache_close(prefix_cache *f);
 // disk. *n_common: how many, which leaves at least one token to compute. With cuts_freely the
 // prompt may part from the prefix anywhere; otherwise the prompt contains the whole prefix, and
 // *n_common is its length. NULL: none shares PREFIX_LEAST tokens.
-cached_prefix *prefix_cache_find(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n,
-                                 bool in_memory, size_t *n_common);
+cached_prefix *prefix_cache_find(const prefix_cache *f, prefix_key key, const int32_t *ids,
+                                 size_t n, bool in_memory, size_t *n_common);
 // Begins to load a prefix from disk. False: impossible.
 bool prefix_cache_fetch(prefix_cache *f, cached_prefix *from);
 // A session that begins with n tokens of a prefix in memory, which counts as used. n is as
@@ -101,11 +119,11 @@ tern_status prefix_cache_fork(prefix_cache *f, cached_prefix *from, size_t n, te
                               tern_error *err);
 // How many of a prompt's first tokens another text shares, even if no kept prefix ends there: the
 // next prompt that shares them could use one.
-size_t prefix_cache_common(const prefix_cache *f, size_t owner, const int32_t *ids, size_t n);
+size_t prefix_cache_common(const prefix_cache *f, prefix_key key, const int32_t *ids, size_t n);
 // Keeps a session. Its first n_prompt tokens are a prompt; the first n_shared are those of another
 // one, too (0: none). Closes it if it is useless or memory is out. Returns the prefix that has all
 // of its tokens; NULL: none.
-cached_prefix *prefix_cache_keep(prefix_cache *f, size_t owner, tern_session *session,
+cached_prefix *prefix_cache_keep(prefix_cache *f, prefix_key key, tern_session *session,
                                  size_t n_prompt, size_t n_shared);
 void prefix_cache_forget(prefix_cache *f, cached_prefix *prefix); // and its file
 // Moves or forgets prefixes that exceed the limits. other_bytes: bytes that others hold on the

@@ -33,10 +33,12 @@ struct job {
     size_t n_ids;
     tern_sampling sampling;
     tern_generate_params params;
-    struct shared_grammar *grammar; // the one in params, held; NULL: none
-    uint64_t client;                // clients take turns
-    size_t owner;                   // of its text: prefix_cache.h
-    uint64_t id;                    // assigned by the scheduler, from 1
+    struct shared_grammar *grammar;    // the one in params, held; NULL: none
+    uint64_t client;                   // clients take turns
+    size_t owner;                      // of its text: prefix_cache.h
+    float lora_scales[TERN_LORAS_MAX]; // [n_loras] of the model's adapters
+    size_t n_loras;
+    uint64_t id; // assigned by the scheduler, from 1
     // Used by the loop's thread.
     void (*on_event)(void *user, const job_event *event);
     void *user; // NULL: its request has gone

@@ -18,16 +18,6 @@ static bool is_listed(const served *s) { return !s->is_gone && !s->is_bad; }
 
 // ---- Adding ------------------------------------------------------------------------------------
 
-// The last part of a path, without ".gguf".
-static tern_str name_of(const char *path) {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    size_t from = n;
-    while (from > 0 && path[from - 1] != '/') from--;
-    if (n - from > 5 && !memcmp(path + n - 5, ".gguf", 5)) n -= 5;
-    return (tern_str){path + from, n - from};
-}
-
 static void free_served(served *s) {
     if (!s) return;
     served_close_now(s);
@@ -80,7 +70,7 @@ static tern_status add(served **out, registry *r, const hub_model *about, tern_s
 
 static tern_status add_given(registry *r, const serve_model *m, tern_error *err) {
     served *s;
-    tern_str name = m->name ? (tern_str){m->name, strlen(m->name)} : name_of(m->path);
+    tern_str name = m->name ? (tern_str){m->name, strlen(m->name)} : name_of_path(m->path);
     const hub_model about = {.path = (char *)m->path,
                              .modified = (int64_t)tern_file_stamp(m->path).seconds,
                              .is_folder = tern_path_look(m->path) == TERN_PATH_FOLDER};
@@ -178,6 +168,17 @@ static tern_str resolve_alias(const registry *r, tern_str name) {
     return name;
 }
 
+size_t registry_adapter(const registry *r, tern_str name) {
+    const adapters *a = &r->adapters;
+    if (a->n == 0 || name.len == 0) return SIZE_MAX;
+    const char *model = r->list[0]->about.name;
+    const size_t n = strlen(model);
+    name = name_without_latest(resolve_alias(r, name));
+    if (name.len > n && !memcmp(name.ptr, model, n) && name.ptr[n] == ':')
+        name = (tern_str){name.ptr + n + 1, name.len - n - 1};
+    return adapters_find(a, name);
+}
+
 // The best match; *other: another that matches as well. Models from the command line win.
 static served *best_fit(const registry *r, tern_str name, served **other) {
     served *best = NULL;
@@ -195,6 +196,7 @@ static served *best_fit(const registry *r, tern_str name, served **other) {
 }
 
 static served *look_up(const registry *r, tern_str name, tern_error *err) {
+    if (registry_adapter(r, name) != SIZE_MAX) return r->list[0];
     served *other, *best = best_fit(r, resolve_alias(r, name), &other);
     int n = name.len < 100 ? (int)name.len : 100;
     if (best && !other) return best;
@@ -263,6 +265,11 @@ tern_str registry_name(registry *r, size_t i, served **model) {
         *model = r->list[k];
         return (tern_str){r->list[k]->about.name, strlen(r->list[k]->about.name)};
     }
+    for (size_t k = 0; k < r->adapters.n; k++) {
+        if (i-- > 0) continue;
+        *model = r->list[0];
+        return r->adapters.names[k];
+    }
     for (size_t k = 0; k < r->desc->aliases.n; k++) {
         const char *alias = r->desc->aliases.items[k];
         served *s = look_up(r, alias_model(alias), NULL);
@@ -299,6 +306,9 @@ static tern_status set_device(registry *r, const char *text, tern_error *err) {
 static tern_status list_all(registry *r, tern_error *err) {
     const serve_desc *d = r->desc;
     for (size_t i = 0; i < d->n_models; i++) TERN_TRY(add_given(r, &d->models[i], err));
+    if (r->n)
+        TERN_TRY(adapters_open(&r->adapters, d->opening.loras, d->opening.n_loras,
+                               r->list[0]->about.name, err));
     if (d->folder && tern_path_look(d->folder) != TERN_PATH_FOLDER)
         return tern_fail(err, TERN_ERR_IO, "%s: there is no such folder", d->folder);
     registry_refresh(r);

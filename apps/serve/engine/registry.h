@@ -8,6 +8,7 @@
 
 #include "apps/hub/hub.h"
 #include "apps/serve/http/task.h"
+#include "apps/serve/engine/adapters.h"
 #include "apps/serve/engine/metrics.h"
 #include "apps/serve/engine/model_presets.h"
 #include "apps/serve/engine/scheduler.h"
@@ -88,10 +89,11 @@ struct registry {
     uint64_t *owners; // [n_owners] of texts (prefix_cache.h): one for each key, if keys have
                       // separate texts
     size_t n_owners;
-    served *wanted;  // models that wait for memory, oldest first
-    presets presets; // of the folder
-    double looked;   // seconds: when the folder was last scanned
-    bool is_first;   // the first model of the command line is opening
+    adapters adapters; // of the only model
+    served *wanted;    // models that wait for memory, oldest first
+    presets presets;   // of the folder
+    double looked;     // seconds: when the folder was last scanned
+    bool is_first;     // the first model of the command line is opening
     bool stopping;
 };
 
@@ -107,6 +109,9 @@ void registry_close(registry *r); // waits for models being opened. NULL is allo
 // Finds a model by any of its names or an alias; an empty name means the first one given, or the
 // only one. NULL: none, and err says why.
 served *registry_find(registry *r, tern_str name, tern_error *err);
+// The adapter of that name, which the only model has, or SIZE_MAX: also by an alias, and by
+// "MODEL:ADAPTER".
+size_t registry_adapter(const registry *r, tern_str name);
 // The preset of that name, if it is none of a model; NULL: none.
 preset *registry_preset(registry *r, tern_str name);
 // The next registry_refresh scans the folder: a file has come or gone.
@@ -120,7 +125,8 @@ bool served_fills(const served *s); // it is open, and fills in between a prefix
 void served_find_infill(served *s); // sets its tokens for that, once it is open
 // The first model that recognizes speech; NULL: none.
 served *registry_recognizer(const registry *r);
-// The names for lists: each model's, then the aliases. i counts from 0; {NULL, 0}: no more.
+// The names for lists: each model's, the adapters', then the aliases. i counts from 0; {NULL, 0}:
+// no more.
 tern_str registry_name(registry *r, size_t i, served **model);
 
 // ---- Coming and going (loading.c) --------------------------------------------------------------

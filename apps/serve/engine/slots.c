@@ -1,14 +1,24 @@
 #include "apps/serve/engine/slots.h"
 
+#include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 #include "base/status.h"
 
 // ---- What other slots have ---------------------------------------------------------------------
 
+static prefix_key key_of(const job *j) {
+    return (prefix_key){j->owner, j->n_loras ? j->lora_scales : NULL};
+}
+
+static bool is_same_key(const job *a, const job *b) {
+    return a->owner == b->owner && a->n_loras == b->n_loras &&
+           !memcmp(a->lora_scales, b->lora_scales, a->n_loras * sizeof *a->lora_scales);
+}
+
 static size_t common_prefix(const job *a, const job *b) {
     size_t n = 0, most = a->n_ids < b->n_ids ? a->n_ids : b->n_ids;
-    if (a->owner != b->owner) return 0;
+    if (!is_same_key(a, b)) return 0;
     while (n < most && a->ids[n] == b->ids[n]) n++;
     return n;
 }
@@ -46,7 +56,7 @@ static const slot *best_slot(const slots *s, const job *j, size_t *n) {
 // the job's turn, there is no room for it.
 static bool awaits_disk(slots *s, job *j, size_t have) {
     size_t n;
-    cached_prefix *kept = prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, false, &n);
+    cached_prefix *kept = prefix_cache_find(&s->prefixes, key_of(j), j->ids, j->n_ids, false, &n);
     // All of it is read, which is some ten times as fast as computing it.
     if (!kept || kept->session || n <= have + PREFIX_LEAST + n / 8) return false;
     double now = tern_seconds();
@@ -62,7 +72,7 @@ bool slots_should_wait(slots *s, job *j) {
     size_t kept, have;
     if (s->n_busy == s->n) return true;
     best_slot(s, j, &have);
-    prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, true, &kept);
+    prefix_cache_find(&s->prefixes, key_of(j), j->ids, j->n_ids, true, &kept);
     if (kept > have) have = kept;
     if (awaits_disk(s, j, have)) return true;
     for (size_t i = 0; i < s->n; i++) {
@@ -81,7 +91,7 @@ bool slots_give_back(slots *s) { return prefix_cache_give_back(&s->prefixes); }
 static tern_status open_session(slots *s, const job *j, tern_session **out, tern_error *err) {
     size_t n_kept, n_running;
     cached_prefix *kept =
-        prefix_cache_find(&s->prefixes, j->owner, j->ids, j->n_ids, true, &n_kept);
+        prefix_cache_find(&s->prefixes, key_of(j), j->ids, j->n_ids, true, &n_kept);
     const slot *running = best_slot(s, j, &n_running);
     tern_status status = TERN_ERR_ARGUMENT; // there is none
     if (kept && n_kept >= n_running)
@@ -90,14 +100,16 @@ static tern_status open_session(slots *s, const job *j, tern_session **out, tern
         status = tern_session_fork(out, running->session, n_running, err);
     if (status == TERN_OK) return TERN_OK;
     s->prefixes.view.counts.n_not_found++;
-    return tern_session_open(out, s->desc.prefixes.files.model, &s->desc.prefixes.files.session,
-                             err);
+    tern_session_desc desc = s->desc.prefixes.files.session;
+    desc.lora_scales = j->lora_scales;
+    desc.n_lora_scales = j->n_loras;
+    return tern_session_open(out, s->desc.prefixes.files.model, &desc, err);
 }
 
 // Where the job's prompt diverges from others', beyond the prefix that it continues from, so that a
 // snapshot is kept there for the next prompt. 0: nowhere, or no snapshot is needed.
 static int32_t where_it_diverges(const slots *s, const job *j, size_t n_found) {
-    size_t most = prefix_cache_common(&s->prefixes, j->owner, j->ids, j->n_ids);
+    size_t most = prefix_cache_common(&s->prefixes, key_of(j), j->ids, j->n_ids);
     if (s->prefixes.cuts_freely) return 0;
     for (size_t i = 0; i < s->n; i++) {
         size_t n = s->list[i].job ? common_prefix(s->list[i].job, j) : 0;
@@ -138,12 +150,12 @@ void slots_tick(slots *s) {
 
 void slots_release(slots *s, slot *at, bool keeps) {
     tern_session *session = at->session;
-    size_t owner = at->job->owner, n_prompt = at->job->n_ids,
-           n_shared = (size_t)at->job->params.fork_at;
+    const job *j = at->job; // which stays until its last event
+    size_t n_prompt = j->n_ids, n_shared = (size_t)j->params.fork_at;
     *at = (slot){0};
     s->n_busy--;
     if (keeps)
-        at->last = prefix_cache_keep(&s->prefixes, owner, session, n_prompt, n_shared);
+        at->last = prefix_cache_keep(&s->prefixes, key_of(j), session, n_prompt, n_shared);
     else
         tern_session_close(session);
     trim(s);
@@ -161,7 +173,7 @@ slots_state slots_copy(slots *s, size_t at, size_t owner, tern_session **out, te
     const slot *from = &s->list[at];
     *out = NULL;
     if (from->job) return SLOTS_BUSY;
-    if (!from->last || from->last->owner != owner) return SLOTS_READY;
+    if (!from->last || from->last->space->owner != owner) return SLOTS_READY;
     if (!from->last->session)
         return prefix_cache_fetch(&s->prefixes, from->last) ? SLOTS_COMING : SLOTS_READY;
     tern_session_fork(out, from->last->session, from->last->node->depth, err);
@@ -169,13 +181,15 @@ slots_state slots_copy(slots *s, size_t at, size_t owner, tern_session **out, te
 }
 
 void slots_put(slots *s, size_t at, size_t owner, tern_session *session) {
-    s->list[at].last = prefix_cache_keep(&s->prefixes, owner, session, 0, 0);
+    size_t n;
+    const prefix_key key = {owner, tern_session_lora_scales(session, &n)};
+    s->list[at].last = prefix_cache_keep(&s->prefixes, key, session, 0, 0);
     trim(s);
 }
 
 size_t slots_erase(slots *s, size_t at, size_t owner) {
     cached_prefix *last = s->list[at].last;
-    if (last && last->owner != owner) return 0;
+    if (last && last->space->owner != owner) return 0;
     size_t n = last ? last->node->depth : 0;
     if (last) prefix_cache_forget(&s->prefixes, last);
     return n;

@@ -122,3 +122,14 @@ bool origin_is_allowed(const serve_desc *d, tern_str origin, tern_str host) {
     return tern_str_eq(of, host) || is_loopback(without_port(of)) ||
            http_same_name(without_port(of), "0.0.0.0"); // what a local server may call itself
 }
+
+const char *manage_refusal(const serve_desc *d, const http_request *http) {
+    const tern_str origin = http_field_of(http, "origin");
+    serve_desc alone = *d;
+    alone.origins = (serve_list){0};
+    if (origin.ptr && !origin_is_allowed(&alone, origin, http->host))
+        return "pages of other sites may not change this server's models";
+    if (!d->manage_bytes && !host_is_here(d, http->host))
+        return "only programs of the same machine may change this server's models: see --manage";
+    return NULL;
+}

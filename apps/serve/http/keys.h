@@ -18,5 +18,9 @@ bool host_is_here(const serve_desc *d, tern_str host);
 bool host_is_allowed(const serve_desc *d, tern_str host);
 // Whether pages of an origin may send requests: this host's, this machine's, and the allowed ones.
 bool origin_is_allowed(const serve_desc *d, tern_str origin, tern_str host);
+// Why a request may not change what all clients share; NULL: it may. Whoever may ask, if an option
+// says so; else programs of this machine, which need no server to change its user's files. Pages of
+// other sites never: what --cors allows is to ask.
+const char *manage_refusal(const serve_desc *d, const http_request *http);
 
 #endif

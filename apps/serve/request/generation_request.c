@@ -11,6 +11,15 @@
 
 #define LOGPROB_BYTES 64 // of a token's likelihood in JSON, about
 
+size_t generation_adapters(const request *req, float *scales) {
+    const adapters *of = &req->server->registry->adapters;
+    if (req->adapter)
+        adapters_alone(of, req->adapter - 1, scales);
+    else if (of->n)
+        memcpy(scales, of->scales, of->n * sizeof *of->scales);
+    return of->n;
+}
+
 generation *generation_new(request *req, const generation_writer *writer, api_error *e) {
     generation *a = tern_alloc(TERN_MEM_SESSION, sizeof *a);
     if (!a) {
@@ -22,6 +31,7 @@ generation *generation_new(request *req, const generation_writer *writer, api_er
     a->n = 1;
     a->created = (int64_t)time(NULL);
     a->began = req->arrived;
+    a->n_loras = generation_adapters(req, a->lora_scales);
     req->generation = a;
     return a;
 }
@@ -311,6 +321,8 @@ static bool make_jobs(request *req, job **jobs) {
         if (j->sampling.seed) j->sampling.seed += i % (size_t)a->n;
         j->client = req->client;
         j->owner = req->owner;
+        j->n_loras = a->n_loras;
+        memcpy(j->lora_scales, a->lora_scales, sizeof j->lora_scales);
         j->on_event = on_event;
         j->user = c;
     }

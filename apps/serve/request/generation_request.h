@@ -71,6 +71,8 @@ struct generation {
     // As read.
     tern_sampling sampling;
     tern_generate_params params;
+    float lora_scales[TERN_LORAS_MAX]; // [n_loras] of the model's adapters
+    size_t n_loras;
     char **stops;                 // [params.n_stops]
     char **bad_words, **breakers; // [params.n_bad_words], [params.n_dry_sequence_breakers]
     int32_t *stop_ids, *allowed_ids;
@@ -138,6 +140,12 @@ void generation_read_model(request *req, const fields *f);
 // Temperature, top_p, penalties, seed, and so on, by OpenAI's, llama.cpp's and vLLM's names; calls
 // generation_refuse.
 void generation_read_sampling(request *req, const fields *f, double temperature_max);
+// The scales of the model's adapters where the request has no list of them: those of the name that
+// it gives, or the server's. Returns how many there are, at most TERN_LORAS_MAX.
+size_t generation_adapters(const request *req, float *scales);
+// llama-server's list of adapters and their scales; those that it does not name get 0.
+void generation_read_adapters(const request *req, const fields *f, const tern_json *list,
+                              float *scales);
 // Refuses unsupported fields that would change the answer.
 void generation_refuse(const request *req, const fields *f);
 // Checks the limits against each other, once all are read.

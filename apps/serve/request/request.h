@@ -93,6 +93,7 @@ struct request {
     char id[40];              // "req_..."
     uint64_t client;          // for turns
     size_t owner;             // of its texts: registry.h
+    size_t adapter;           // that it names as its model, from 1; 0: none
     char allow_origin[256];   // "": none
     // The parsed request. Its head is in the connection's reader until its body is complete.
     http_reader reader;

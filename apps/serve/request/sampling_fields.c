@@ -1,5 +1,6 @@
-// Sampling fields of requests, in all spellings; and unsupported fields that would change an
-// answer, which are refused by name unless their value changes nothing.
+// Sampling fields of requests, in all spellings; those of speculation, which change no answer; and
+// unsupported fields that would change one, which are refused by name unless their value changes
+// nothing.
 #include <float.h>
 #include <limits.h>
 #include <stdio.h>
@@ -154,6 +155,90 @@ static void read_texts(const fields *f, const char *name, char ***texts, size_t 
     if (!ok) field_fail(f, name, wanted);
 }
 
+// ---- Speculation -------------------------------------------------------------------------------
+
+// llama-server's names of drafters, and which of the command line's does as they do.
+static const struct {
+    const char *type;
+    int drafter; // a tern_drafter; below 0: none
+} draft_types[] = {
+    {"none", -1},
+    {"draft", TERN_DRAFTER_MODEL},
+    {"ngram-simple", TERN_DRAFTER_LOOKUP},
+    {"ngram-map-k", TERN_DRAFTER_LOOKUP},
+    {"ngram-map-k4v", TERN_DRAFTER_LOOKUP},
+    {"ngram-mod", TERN_DRAFTER_LOOKUP},
+    {"ngram-cache", TERN_DRAFTER_CHAINS},
+};
+
+static void read_draft_type(const fields *f, tern_draft_limits *d) {
+    static const char name[] = "speculative.type";
+    const tern_str type = field_text(f, name);
+    if (!type.ptr) return;
+    for (size_t i = 0; i < sizeof draft_types / sizeof *draft_types; i++) {
+        if (!tern_str_is(type, draft_types[i].type)) continue;
+        d->none = draft_types[i].drafter < 0;
+        for (int k = 0; k < TERN_DRAFTER_COUNT; k++) d->without[k] = k != draft_types[i].drafter;
+        return;
+    }
+    field_fail(f, name,
+               "none, draft, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod or ngram-cache");
+}
+
+// llama-server's fields, and the command line's options: what the server does not draft with,
+// nobody can ask for.
+static void read_drafts(const fields *f, tern_draft_limits *d) {
+    read_draft_type(f, d);
+    if (!field_bool(f, "enable_chains", true)) d->without[TERN_DRAFTER_CHAINS] = true;
+    if (!field_bool(f, "lookup", true)) d->without[TERN_DRAFTER_LOOKUP] = true;
+    if (!field_bool(f, "draft_model", true)) d->without[TERN_DRAFTER_MODEL] = true;
+    read_whole(f, "speculative.n_max", &d->most, 0);
+    read_whole(f, "speculative.n_min", &d->least, 0);
+    read_number(f, "speculative.p_min", &d->chance, 0, 1);
+    if (field_any(f, "speculative.n_max") && d->most == 0) d->none = true;
+}
+
+// ---- Adapters ----------------------------------------------------------------------------------
+
+#define LORA_SCALE_MAX 1e6
+
+static bool is_empty(const tern_json *list) {
+    return tern_json_is(list, TERN_JSON_ARRAY) && list->n == 0;
+}
+
+// One of llama-server's list: {"id", "scale"}.
+static bool read_adapter(const fields *f, const tern_json *item, size_t n, bool *is_given,
+                         float *scales) {
+    const int64_t id = tern_json_int(tern_json_get(f->doc, item, "id"), -1);
+    const tern_json *scale = tern_json_get(f->doc, item, "scale");
+    const double x = tern_json_number(scale, 0);
+    if (!tern_json_is(item, TERN_JSON_OBJECT) || id < 0 || (uint64_t)id >= n || is_given[id] ||
+        !tern_json_is(scale, TERN_JSON_NUMBER) || !(x >= -LORA_SCALE_MAX && x <= LORA_SCALE_MAX))
+        return false;
+    is_given[id] = true;
+    scales[id] = x != 0 ? (float)x : 0; // not -0, which would be another key of the prefix cache
+    return true;
+}
+
+void generation_read_adapters(const request *req, const fields *f, const tern_json *list,
+                              float *scales) {
+    const size_t n = req->server->registry->adapters.n;
+    bool is_given[TERN_LORAS_MAX] = {0}, ok = tern_json_is(list, TERN_JSON_ARRAY) && list->n <= n;
+    float read[TERN_LORAS_MAX] = {0};
+    for (const tern_json *item = ok ? tern_json_first(f->doc, list) : NULL; item && ok;
+         item = tern_json_next(f->doc, list, item))
+        ok = read_adapter(f, item, n, is_given, read);
+    char wanted[140];
+    snprintf(wanted, sizeof wanted,
+             n ? "a list of {\"id\": 0 to %zu, each once, \"scale\": -1e6 to 1e6}"
+               : "left out: this server has no adapters (tern serve --lora)",
+             n - 1);
+    if (ok && n)
+        memcpy(scales, read, n * sizeof *scales);
+    else
+        field_fail(f, "lora", wanted);
+}
+
 void generation_read_sampling(request *req, const fields *f, double temperature_max) {
     generation *a = req->generation;
     tern_sampling *s = &a->sampling;
@@ -174,6 +259,9 @@ void generation_read_sampling(request *req, const fields *f, double temperature_
     p->ignore_end = field_bool(f, "ignore_eos", false);
     p->with_special = !field_bool(f, "skip_special_tokens", true);
     read_whole(f, "min_tokens", &p->min_tokens, 0);
+    read_drafts(f, &p->drafts);
+    const tern_json *loras = field_any(f, "lora");
+    if (loras && !is_empty(loras)) generation_read_adapters(req, f, loras, a->lora_scales);
     read_ids(req, f, "stop_token_ids", &a->stop_ids, &p->n_stop_token_ids);
     read_ids(req, f, "allowed_token_ids", &a->allowed_ids, &p->n_allowed_token_ids);
     read_texts(f, "bad_words", &a->bad_words, &p->n_bad_words, 256, 64); // the engine spells them
@@ -205,7 +293,6 @@ static const struct {
 } unsupported[] = {
     // llama-server
     {"adaptive_target", "-1"},
-    {"lora", ""},
     {"min_keep", "0 1"},
     {"n_indent", "0"},
     {"post_sampling_probs", ""},

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "apps/serve/request/away.h"
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/request/generation_request.h"
 #include "base/alloc.h"
 #include "base/os/os_file.h"
 #include "base/os/os_time.h"
@@ -25,7 +26,8 @@ typedef struct action {
     char *path, name[N_NAME + 1]; // of the file
     tern_session *session;
     slots_state state;
-    size_t n_tokens;
+    float lora_scales[TERN_LORAS_MAX]; // of what is restored
+    size_t n_loras, n_tokens;
     uint64_t n_bytes;
     double seconds;
     tern_error err;
@@ -66,8 +68,10 @@ static void save(action *a) {
 
 static void restore(action *a) {
     struct stat info;
-    const tern_session_desc *desc = &a->model->registry->desc->session;
-    if (tern_session_open(&a->session, a->model->model, desc, &a->err) != TERN_OK ||
+    tern_session_desc desc = a->model->registry->desc->session;
+    desc.lora_scales = a->lora_scales;
+    desc.n_lora_scales = a->n_loras;
+    if (tern_session_open(&a->session, a->model->model, &desc, &a->err) != TERN_OK ||
         tern_session_load(a->session, a->path, &a->err) != TERN_OK)
         return;
     a->n_tokens = tern_session_n_tokens(a->session);
@@ -115,9 +119,10 @@ static void reply_action(request *req, const action *a) {
     bool is_file = a->err.status == TERN_ERR_IO || a->err.status == TERN_ERR_FORMAT;
     if (is_file) // the path is not shown to clients
         api_fail(&e, 400, NULL, "filename", "the file '%s' cannot be %s", a->name,
-                 a->kind == ACTION_SAVE             ? "written"
-                 : a->err.status == TERN_ERR_FORMAT ? "used: it is damaged, or another model's"
-                                                    : "read");
+                 a->kind == ACTION_SAVE ? "written"
+                 : a->err.status == TERN_ERR_FORMAT
+                     ? "used: it is damaged, or of another model or other adapters"
+                     : "read");
     else if (a->err.status != TERN_OK)
         api_fail_status(&e, &a->err, NULL);
     else if (a->kind == ACTION_SAVE && a->state == SLOTS_BUSY)
@@ -184,6 +189,9 @@ static void read_name(action *a, request *req, api_error *e) {
     memcpy(a->name, name.ptr, name.len);
     a->path = tern_path_join(folder, a->name);
     if (!a->path) api_fail_memory(e);
+    a->n_loras = generation_adapters(req, a->lora_scales);
+    const tern_json *loras = field_any(&f, "lora");
+    if (loras) generation_read_adapters(req, &f, loras, a->lora_scales);
 }
 
 void llama_slot_action(request *req) {

@@ -29,18 +29,11 @@ typedef struct managing { // owns all until it is done
 
 // ---- Who may -----------------------------------------------------------------------------------
 
-// Whoever may ask, if an option says so; else programs of this machine, which need no server to
-// change its user's files. Pages of other sites never: what --cors allows is to ask.
 static bool may_manage(const request *req, api_error *e) {
     const serve_desc *d = req->server->desc;
-    const tern_str origin = http_field_of(req->http, "origin");
-    serve_desc alone = *d;
-    alone.origins = (serve_list){0};
-    if (origin.ptr && !origin_is_allowed(&alone, origin, req->http->host))
-        api_fail(e, 403, NULL, NULL, "pages of other sites may not change this server's models");
-    else if (!d->manage_bytes && !host_is_here(d, req->http->host))
-        api_fail(e, 403, NULL, NULL,
-                 "only programs of the same machine may change this server's models: see --manage");
+    const char *refusal = manage_refusal(d, req->http);
+    if (refusal)
+        api_fail(e, 403, NULL, NULL, "%s", refusal);
     else if (!d->folder || !req->server->managers)
         api_fail(e, 400, NULL, NULL,
                  "this server has only the models that its command line names: see --models");

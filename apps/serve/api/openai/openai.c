@@ -51,6 +51,14 @@ static const char *state_name(const served *s) {
                                                                      : "unloaded";
 }
 
+// vLLM's: an adapter of the model, under its own name or an alias.
+static void put_parent(tern_json_writer *w, tern_str name, const served *s) {
+    const size_t adapter = registry_adapter(s->registry, name);
+    if (adapter == SIZE_MAX) return;
+    tern_json_put_text(w, "root", s->registry->adapters.list[adapter].path);
+    tern_json_put_text(w, "parent", s->about.name);
+}
+
 // OpenAI's members, Anthropic's, and llama-server's in "meta" and "status", in one object.
 static void put_model(tern_json_writer *w, tern_str name, const served *s) {
     const hub_facts *f = &s->facts;
@@ -62,6 +70,7 @@ static void put_model(tern_json_writer *w, tern_str name, const served *s) {
     tern_json_put_text(w, "owned_by", "tern");
     tern_json_put_text(w, "type", "model");
     tern_json_put_text(w, "display_name", f->label[0] ? f->label : s->about.name);
+    put_parent(w, name, s);
     tern_json_open(w, "meta", '{');
     tern_json_put_int(w, "n_vocab", f->n_vocab);
     tern_json_put_int(w, "n_ctx_train", f->n_context);
