@@ -423,7 +423,8 @@ static size_t drafts_of(const tern_generate_stats *st, size_t from, size_t to) {
     return n;
 }
 
-// One answer's limits: what is drafted, never what is said.
+// One answer's limits: what is drafted, never what is said. Seen to fail with those of the answer
+// before.
 TEST(speculation_of_one_answer_can_be_limited) {
     const char *path = tiny(&(tiny_model_desc){.seed = 39}, "limits.gguf");
     tern_model *model;

@@ -71,6 +71,7 @@ static bool write_files(int k, const char *model, tern_lora loras[2]) {
     return ok;
 }
 
+// Seen to fail with the first adapter's gains for both.
 TEST(lora_sessions_have_the_bits_of_a_model_with_their_adapters) {
     for (int k = 0; k < N_KINDS; k++) {
         const char *path = test_tmp("session_lora.gguf");
@@ -135,7 +136,7 @@ static void run_group(tern_model *model, answer *answers, size_t n) {
     tern_group_close(group);
 }
 
-// Sessions of one step with different adapters.
+// Sessions of one step with different adapters. Seen to fail with the first one's gains for all.
 TEST(lora_sessions_of_one_step_may_have_different_adapters) {
     for (int k = 0; k < N_KINDS; k++) {
         const char *path = test_tmp("session_lora_group.gguf");
@@ -164,9 +165,10 @@ static bool on_bytes(void *user, const char *bytes, size_t n) {
 }
 
 // A session's adapters are part of what its states mean: a fork has them, a file is only for them.
+// Seen to fail: with a fork that opens its session without the scales; without them in the digest.
 TEST(lora_scales_stay_with_what_they_computed) {
     const char *path = test_tmp("session_lora_kept.gguf");
-    const float some[] = {1, 0}, others[] = {0, 1};
+    const float some[] = {0, 1}, others[] = {1, 0}; // the model's: the second one is off
     tern_lora loras[2];
     tern_error err = {0};
     int32_t ids[N_IDS];
@@ -189,7 +191,7 @@ TEST(lora_scales_stay_with_what_they_computed) {
     CHECK(tern_session_load_bytes(other, saved.ptr, saved.len, &err) == TERN_ERR_FORMAT &&
           strstr(err.message, "other model, adapters"));
     tern_session_close(other);
-    other = open_session(model, NULL, 0); // the model's: the second one is off
+    other = open_session(model, some, 2);
     CHECK_MSG(tern_session_load_bytes(other, saved.ptr, saved.len, &err) == TERN_OK, "%s",
               err.message);
     tern_session_close(other);
