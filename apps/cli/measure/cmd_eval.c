@@ -1,5 +1,5 @@
 // tern eval: multiple choice, and the paper's checklist. What reads a text is in eval_text.c.
-#include "apps/cli/measure/eval.h"
+#include "apps/cli/measure/eval_text.h"
 #include "tern_tools.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // tern eval ppl and compare: what is computed over the windows of a text.
-#include "apps/cli/measure/eval.h"
+#include "apps/cli/measure/eval_text.h"
 
 #include <stddef.h>
 #include <stdlib.h>

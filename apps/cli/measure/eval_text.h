@@ -1,6 +1,6 @@
-// tern eval's parts.
-#ifndef TERN_CLI_EVAL_H
-#define TERN_CLI_EVAL_H
+// tern eval: what its parts share.
+#ifndef TERN_CLI_EVAL_TEXT_H
+#define TERN_CLI_EVAL_TEXT_H
 
 #include "apps/cli/console/cli.h"
 #include "tern_tools.h"
