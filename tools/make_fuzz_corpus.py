@@ -879,13 +879,19 @@ def grammar_seeds():
         "town": {"type": "string"}, "days": {"type": "integer"}, "deep": {"type": "object", "properties": {"b": {"type": "boolean"}}}},
         "required": ["town"]}}}, {"name": "clock"}]
     gbnf = 'root ::= list | "x" [^a-c]{2,3} # end\nlist ::= "[" (item ("," item)*)? "]"\nitem ::= "\\u00e9" | list | root "!"'
+    patch = 'start: ("*** Add" LF ("+" /(.*)/s? LF)+)+ "*** End"i LF?\n%import common.LF'
     lark = 'start: sum\n?sum: NUMBER | sum "+" NUMBER -> add\nNUMBER: /[0-9]+/i | "a".."f"\n%ignore " "\n%import common.WORD'
     seeds = {"schema": (0, json.dumps(schema), '{"v": 12, "next": {"v": -3}}'), "strings": (0, json.dumps(strings), '["2024-02-29","ab","xyz",0.5'),
              "objects": (128, json.dumps(objects), '{"a":1,"b":[],"xa"'), "json": (1, "", '[1, {"a": "b\\n"}]'),
              "regex": (2, r"^(?:a|b{2,3}?)[^\W\d]*(?=c)c(?!d).$", "abbcx"), "gbnf": (3, gbnf, "[\u00e9,[x12]]!"), "lark": (4, lark, "1 + a+ 2"),
+             "patch": (0, json.dumps({"type": "string", "x-grammar": {"syntax": "lark", "definition": patch}}), '"*** Add\\n+a'),
              "choices": (5, "yes no", "yes"), "nothing": (3, 'root ::= [] | "x" []', "x")}
     for i in range(5):
         seeds["calls%d" % i] = (6 + 7 * i, json.dumps(tools), '<tool_call>{"name": "clock"')
+    tools = [{"name": "patch", "parameters": {"required": ["input"], "properties": {"input": {"type": "string", "x-grammar": {
+        "syntax": "lark", "definition": patch}}}, "additionalProperties": False}}]
+    for i in range(5):
+        seeds["patch%d" % i] = (6 + 7 * i, json.dumps(tools), '<tool_call>{"name": "patch", "arguments": {"input": "*** Add')
     for name, (kind, text, sample) in seeds.items():
         yield name, bytes([kind]) + text.encode() + b"\0" + sample.encode()
 

@@ -179,6 +179,92 @@ TEST(grammar_calls_are_read_as_calls) {
     tern_automaton_close(schema);
 }
 
+// A grammar of patches, of the kind that coding agents send.
+#define PATCH                                                                                      \
+    "start: \"*** Begin \\\"\\\\\" LF hunk~1..2 \"*** End\" LF?\n"                                 \
+    "hunk: add | \"*** Delete: \" /(.{1,3})/ LF\n"                                                 \
+    "add: \"*** Add: \" /(.{1,3})/ LF (\"+\" /(.{0,3})/ LF)~1..2\n"                                \
+    "%import common.LF"
+static const char patches[] =
+    "[{\"name\":\"patch\",\"parameters\":{\"type\":\"object\",\"required\":[\"input\"],"
+    "\"properties\":{\"input\":{\"type\":\"string\",\"x-grammar\":{\"syntax\":\"lark\","
+    "\"definition\":\"%s\"}}},\"additionalProperties\":false}}]";
+
+static void on_patch(void *user, const tern_part *part) {
+    record *r = user;
+    tern_json_doc doc = {0};
+    tern_error err = {0};
+    if (part->kind == TERN_PART_CALL) tern_strbuf_clear(&r->arguments);
+    if (part->kind == TERN_PART_ARGUMENTS)
+        tern_strbuf_append(&r->arguments, part->text, part->n_bytes);
+    if (part->kind != TERN_PART_CALL_END) return;
+    r->n_ended++;
+    const char *args = tern_strbuf_text(&r->arguments);
+    if (tern_json_parse(&doc, args, r->arguments.len, &err) != TERN_OK) err.message[0] = 'x';
+    const tern_str input = tern_json_str(tern_json_get(&doc, tern_json_root(&doc), "input"));
+    CHECK_MSG(input.ptr && accepts(r->schema, input.ptr, input.len), "%s\nhas the arguments %s",
+              r->text, args);
+    tern_json_free(&doc);
+}
+
+// What the call's reader makes of a text that is allowed is a text of the grammar, in each family's
+// way of writing strings. Seen to fail with the characters as they are inside JSON.
+TEST(grammar_calls_with_texts_of_a_grammar) {
+    tern_strbuf list = {0}, rules = {0};
+    tern_error err = {0};
+    tern_automaton *plain = NULL;
+    const tern_grammar_source source = {.kind = TERN_GRAMMAR_LARK, .text = TERN_STR(PATCH)};
+    REQUIRE_OK(tern_automaton_open(&plain, &source, NULL, &err), err);
+    tern_strbuf_json(&rules, PATCH, sizeof PATCH - 1);
+    rules.ptr[rules.len - 1] = 0; // without its quotes
+    tern_strbuf_printf(&list, patches, rules.ptr + 1);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        tern_answer_style style = tern_answer_style_of(str(families[i].source), NULL);
+        tern_call_form form = form_of(&style);
+        tern_automaton *a = open_calls(&form, list.ptr);
+        uint32_t seed = 1;
+        record r = {.schema = plain};
+        for (int k = 0; k < 15; k++) {
+            tern_strbuf text = {0};
+            if (make_text(a, &seed, &text)) {
+                tern_answer *answer;
+                r.text = text.ptr;
+                REQUIRE_OK(tern_answer_create(&answer, &style, NULL, NULL, list.ptr, &err), err);
+                REQUIRE_OK(tern_answer_put(answer, text.ptr, text.len, on_patch, &r, &err), err);
+                REQUIRE_OK(tern_answer_end(answer, on_patch, &r, &err), err);
+                tern_answer_close(answer);
+            }
+            tern_strbuf_free(&text);
+        }
+        CHECK_MSG(r.n_ended > 5, "%s: %zu calls have an end", families[i].source, r.n_ended);
+        tern_strbuf_free(&r.arguments);
+        tern_automaton_close(a);
+    }
+    tern_automaton_close(plain);
+    tern_strbuf_free(&rules);
+    tern_strbuf_free(&list);
+}
+
+// Between tags a text has no escapes, so what ends the parameter is none. Seen to fail without.
+TEST(grammar_calls_between_tags_end_once) {
+    tern_answer_style style = tern_answer_style_of(TERN_STR("<tool_call> <function="), NULL);
+    tern_call_form form = form_of(&style);
+    tern_automaton *a = open_calls(
+        &form, "[{\"name\":\"f\",\"parameters\":{\"required\":[\"t\"],\"properties\":{\"t\":{"
+               "\"type\":\"string\",\"x-grammar\":{\"syntax\":\"lark\",\"definition\":\"start: "
+               "/.{0,40}/s \\\"!\\\"\"}}}}}]");
+    static const char front[] = "<tool_call>\n<function=f>\n<parameter=t>\n",
+                      back[] = "\n</parameter>\n</function>\n</tool_call>";
+    static const char *const texts[] = {"\"<b>\\\n!", "x\n</parameter>\n!"};
+    for (int i = 0; i < 2; i++) {
+        tern_strbuf text = {0};
+        tern_strbuf_printf(&text, "%s%s%s", front, texts[i], back);
+        CHECK_MSG(accepts(a, text.ptr, text.len) == (i == 0), "%s", text.ptr);
+        tern_strbuf_free(&text);
+    }
+    tern_automaton_close(a);
+}
+
 // Seen to fail with one_call left out, and with every tool taken for the one that is named.
 TEST(grammar_calls_of_one_tool) {
     tern_answer_style style = tern_answer_style_of(TERN_STR("<tool_call>"), NULL);

@@ -17,8 +17,9 @@
 static tern_status compile_regex(tern_automaton *a, tern_str text, bool anywhere, tern_expr *root,
                                  tern_error *err) {
     tern_term term;
-    TERN_TRY(tern_pattern_term(&a->terms, text.ptr, text.len,
-                               (tern_pattern_way){TERN_SPELL_UTF8, anywhere}, &term, err));
+    TERN_TRY(tern_pattern_term(
+        &a->terms, text.ptr, text.len,
+        (tern_pattern_way){.spelling = TERN_SPELL_UTF8, .is_search = anywhere}, &term, err));
     *root = tern_expr_term(&a->rules, term);
     return TERN_OK;
 }
@@ -51,8 +52,12 @@ static tern_status compile_expr(tern_automaton *a, const tern_grammar_source *so
     case TERN_GRAMMAR_JSON_SCHEMA: return compile_schema(a, text, source->compact, root, err);
     case TERN_GRAMMAR_JSON: return compile_schema(a, TERN_STR("true"), source->compact, root, err);
     case TERN_GRAMMAR_REGEX: return compile_regex(a, text, source->anywhere, root, err);
-    case TERN_GRAMMAR_GBNF: return tern_ebnf_expr(&a->rules, text, TERN_NOTATION_GBNF, root, err);
-    case TERN_GRAMMAR_LARK: return tern_ebnf_expr(&a->rules, text, TERN_NOTATION_LARK, root, err);
+    case TERN_GRAMMAR_GBNF:
+        return tern_ebnf_expr(&a->rules, text, &(tern_ebnf_way){TERN_NOTATION_GBNF, 0, 0}, root,
+                              err);
+    case TERN_GRAMMAR_LARK:
+        return tern_ebnf_expr(&a->rules, text, &(tern_ebnf_way){TERN_NOTATION_LARK, 0, 0}, root,
+                              err);
     case TERN_GRAMMAR_CHOICES: return compile_choices(a, source, root, err);
     case TERN_GRAMMAR_CALLS:
         a->any_char = a->terms.any_char = tern_term_any_code(&a->terms, TERN_SPELL_JSON);

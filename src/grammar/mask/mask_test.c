@@ -388,7 +388,7 @@ TEST(masks_of_rules_are_what_trying_each_token_gives) {
     static const char string[] = "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt])*\"",
                       number[] = "-?(0|[1-9]\\d*)(\\.\\d+)?";
     tern_term terms[2];
-    const tern_pattern_way way = {TERN_SPELL_UTF8, false};
+    const tern_pattern_way way = {.spelling = TERN_SPELL_UTF8};
     REQUIRE_OK(tern_pattern_term(&a->terms, string, strlen(string), way, &terms[0], &err), err);
     REQUIRE_OK(tern_pattern_term(&a->terms, number, strlen(number), way, &terms[1], &err), err);
     tern_expr open = tern_expr_open(r, terms[0]), e = tern_expr_call(r, value), words[6];

@@ -58,7 +58,8 @@ static bool repeats_wide(const tern_terms *t, tern_term a, int depth) {
         return n->c > 1 && (is_wide(t, n->a) || repeats_wide(t, n->a, depth - 1));
     if (n->kind == TERN_KIND_CAT)
         return repeats_wide(t, n->a, depth - 1) || repeats_wide(t, n->b, depth - 1);
-    for (uint32_t i = 0; n->kind == TERN_KIND_EITHER && i < n->b && i < 8; i++)
+    const bool has_list = n->kind == TERN_KIND_EITHER || n->kind == TERN_KIND_BOTH;
+    for (uint32_t i = 0; has_list && i < n->b && i < 8; i++)
         if (repeats_wide(t, t->lists[n->a + i], depth - 1)) return true;
     return false;
 }
@@ -268,13 +269,13 @@ static tern_status make_ignored(maker *m) {
     return TERN_OK;
 }
 
-tern_status tern_ebnf_expr(tern_rules *r, tern_str text, tern_notation notation, tern_expr *root,
+tern_status tern_ebnf_expr(tern_rules *r, tern_str text, const tern_ebnf_way *way, tern_expr *root,
                            tern_error *err) {
-    tern_ebnf e = {.terms = r->terms, .text = text, .err = err};
+    tern_ebnf e = {.terms = r->terms, .text = text, .way = way, .err = err};
     maker m = {.e = &e, .r = r};
     uint32_t start = 0;
     made a = {0};
-    tern_status status = tern_ebnf_read(&e, notation, &start);
+    tern_status status = tern_ebnf_read(&e, &start);
     if (status == TERN_OK) status = make_ignored(&m);
     if (status == TERN_OK) status = make_rule(&m, start, &a);
     if (status == TERN_OK && m.ignored != TERN_TERM_EMPTY)

@@ -7,6 +7,14 @@
 
 #include "grammar/rules/rules.h"
 
+typedef enum tern_notation { TERN_NOTATION_GBNF, TERN_NOTATION_LARK } tern_notation;
+
+typedef struct tern_ebnf_way {
+    tern_notation notation;
+    tern_spelling spelling; // of the grammar's characters in the texts
+    tern_term within;       // what a literal or an expression may match; 0: anything
+} tern_ebnf_way;
+
 typedef enum tern_ebnf_kind {
     TERN_EBNF_EMPTY,
     TERN_EBNF_TERM,   // term a
@@ -46,17 +54,16 @@ typedef struct tern_ebnf {
     uint32_t *slots; // hash table of rules by name, + 1
     size_t n_slots;
     tern_str text;
+    const tern_ebnf_way *way;
     tern_error *err;
 } tern_ebnf;
 
-typedef enum tern_notation { TERN_NOTATION_GBNF, TERN_NOTATION_LARK } tern_notation;
-
 // Reads the rules of a grammar (ebnf_read.c); *root: the start rule.
-tern_status tern_ebnf_read(tern_ebnf *e, tern_notation notation, uint32_t *root);
+tern_status tern_ebnf_read(tern_ebnf *e, uint32_t *root);
 uint32_t tern_ebnf_find(const tern_ebnf *e, tern_str name); // UINT32_MAX: there is none
 
 // ebnf.c
-tern_status tern_ebnf_expr(tern_rules *r, tern_str text, tern_notation notation, tern_expr *root,
+tern_status tern_ebnf_expr(tern_rules *r, tern_str text, const tern_ebnf_way *way, tern_expr *root,
                            tern_error *err);
 
 #endif

@@ -3,26 +3,17 @@
 //     GBNF    root ::= "a" [b-c]* (x | "\n"){2,3}          # a comment
 //     Lark    start: "a" /[b-c]*/ (x | "\n")~2..3          // a comment
 //             X: "x"i        %ignore WS        %import common.WS
-#include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "base/utf8.h"
-#include "grammar/rules/ebnf.h"
-#include "grammar/rules/pattern.h"
+#include "grammar/rules/ebnf_reader.h"
 
 #define DEPTH_MAX  80 // of brackets, which are read by recursion
 #define REPEAT_MAX 10000
 
-typedef struct reader {
-    tern_ebnf *e;
-    bool lark;
-    const char *text;
-    size_t n, at;
-    int depth;
-    bool in_terminal;
-    size_t counted; // bytes in which newlines were counted
-    uint32_t line;  // after them
-} reader;
+typedef tern_ebnf_reader reader;
+#define refuse tern_ebnf_refuse
+#define is_at  tern_ebnf_is_at
+#define eat    tern_ebnf_eat
 
 static uint32_t line_of(reader *r) {
     for (; r->counted < r->at && r->counted < r->n; r->counted++)
@@ -30,19 +21,8 @@ static uint32_t line_of(reader *r) {
     return r->line;
 }
 
-static tern_status refuse(reader *r, const char *what) {
+tern_status tern_ebnf_refuse(reader *r, const char *what) {
     return tern_fail(r->e->err, TERN_ERR_UNSUPPORTED, "grammar: line %u: %s", line_of(r), what);
-}
-
-static bool is_at(const reader *r, const char *s) {
-    size_t n = strlen(s);
-    return r->n - r->at >= n && memcmp(r->text + r->at, s, n) == 0;
-}
-
-static bool eat(reader *r, const char *s) {
-    if (!is_at(r, s)) return false;
-    r->at += strlen(s);
-    return true;
 }
 
 static bool at_comment(const reader *r) { return is_at(r, "#") || (r->lark && is_at(r, "//")); }
@@ -80,7 +60,7 @@ static tern_status node(reader *r, tern_ebnf_node n, uint32_t *out) {
     return TERN_OK;
 }
 
-static tern_status term_node(reader *r, tern_term a, uint32_t *out) {
+tern_status tern_ebnf_term(reader *r, tern_term a, uint32_t *out) {
     TERN_TRY(tern_terms_check(r->e->terms, r->e->err));
     return node(r, (tern_ebnf_node){.kind = TERN_EBNF_TERM, .a = a}, out);
 }
@@ -134,147 +114,6 @@ static tern_status rule_named(reader *r, tern_str name, uint32_t *out) {
     return TERN_OK;
 }
 
-// ---- Characters ---------------------------------------------------------------------------------
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static tern_status read_hex(reader *r, int n, uint32_t *code) {
-    *code = 0;
-    for (int i = 0; i < n; i++, r->at++) {
-        int d = r->at < r->n ? hex_digit(r->text[r->at]) : -1;
-        if (d < 0) return refuse(r, "an escape with too few hexadecimal digits");
-        *code = *code << 4 | (uint32_t)d;
-    }
-    if (*code > TERN_CODE_MAX || (*code >= 0xD800 && *code < 0xE000))
-        return refuse(r, "an escape that is not a character");
-    return TERN_OK;
-}
-
-// One character of a literal or a class.
-static tern_status read_code(reader *r, uint32_t *code) {
-    static const char letters[] = "nrtfvb0", values[] = "\n\r\t\f\v\b\0";
-    if (!eat(r, "\\")) {
-        int length = r->at < r->n ? tern_utf8_decode(r->text + r->at, r->n - r->at, code) : 0;
-        if (length <= 0) return refuse(r, "invalid UTF-8, or a text without end");
-        r->at += (size_t)length;
-        return TERN_OK;
-    }
-    if (r->at >= r->n) return refuse(r, "a backslash without a character");
-    char c = r->text[r->at++];
-    const char *hit = c ? strchr(letters, c) : NULL;
-    if (hit)
-        *code = (unsigned char)values[hit - letters];
-    else if (c == 'x')
-        return read_hex(r, 2, code);
-    else if (c == 'u')
-        return read_hex(r, 4, code);
-    else if (c == 'U')
-        return read_hex(r, 8, code);
-    else if (is_name(c) && c != '-' && c != '_')
-        return refuse(r, "an unknown escape");
-    else
-        *code = (unsigned char)c;
-    return TERN_OK;
-}
-
-static tern_term code_term(reader *r, uint32_t first, uint32_t last) {
-    tern_code_range range = {first, last};
-    return tern_term_codes(r->e->terms, &(tern_codes){.ranges = &range, .n = 1}, TERN_SPELL_UTF8);
-}
-
-// An ASCII letter in the other case.
-static uint32_t other_case(uint32_t code) {
-    bool is_letter = (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
-    return is_letter ? code ^ 0x20 : code;
-}
-
-// After the quote.
-static tern_status read_literal(reader *r, uint32_t *out) {
-    tern_terms *t = r->e->terms;
-    uint32_t *codes = NULL;
-    size_t n = 0, capacity = 0;
-    tern_status status = TERN_OK;
-    while (status == TERN_OK && !eat(r, "\"")) {
-        if (tern_array_reserve(TERN_MEM_SESSION, &codes, &capacity, n, 1) != 0)
-            status = tern_fail_memory(r->e->err, capacity);
-        else
-            status = read_code(r, &codes[n++]);
-    }
-    bool any_case = status == TERN_OK && r->lark && eat(r, "i");
-    tern_strbuf plain = {0};
-    tern_term all = TERN_TERM_EMPTY;
-    for (size_t i = 0; i < n && !any_case && status == TERN_OK; i++) {
-        char bytes[4];
-        tern_strbuf_append(&plain, bytes, (size_t)tern_utf8_encode(codes[i], bytes));
-    }
-    if (!any_case && plain.len) all = tern_term_text(t, plain.ptr, plain.len);
-    for (size_t i = n; i-- > 0 && any_case;) {
-        tern_term one = tern_term_or(t, code_term(r, codes[i], codes[i]),
-                                     code_term(r, other_case(codes[i]), other_case(codes[i])));
-        all = tern_term_cat(t, one, all);
-    }
-    if (plain.failed) status = tern_fail_memory(r->e->err, n);
-    tern_strbuf_free(&plain);
-    tern_free(codes);
-    TERN_TRY(status);
-    return term_node(r, all, out);
-}
-
-// After [.
-static tern_status read_class(reader *r, uint32_t *out) {
-    tern_codes c = {0};
-    bool inverted = eat(r, "^");
-    tern_status status = TERN_OK;
-    while (status == TERN_OK && !eat(r, "]")) {
-        uint32_t first = 0, last;
-        status = read_code(r, &first);
-        last = first;
-        if (status == TERN_OK && is_at(r, "-") && !is_at(r, "-]")) {
-            r->at++;
-            status = read_code(r, &last);
-        }
-        if (status == TERN_OK && first > last) status = refuse(r, "a range that falls");
-        tern_codes_add(&c, first, last);
-    }
-    tern_codes_normalize(&c);
-    if (inverted) tern_codes_invert(&c);
-    tern_term a = status == TERN_OK ? tern_term_codes(r->e->terms, &c, TERN_SPELL_UTF8) : 0;
-    tern_codes_free(&c);
-    TERN_TRY(status);
-    return term_node(r, a, out);
-}
-
-// After the slash: /pattern/flags.
-static tern_status read_pattern(reader *r, uint32_t *out) {
-    size_t from = r->at;
-    bool in_class = false;
-    for (; r->at < r->n && (in_class || r->text[r->at] != '/'); r->at++) {
-        char c = r->text[r->at];
-        if (c == '\n') return refuse(r, "a regular expression without end");
-        if (c == '\\')
-            r->at++;
-        else if (c == '[')
-            in_class = true;
-        else if (c == ']')
-            in_class = false;
-    }
-    if (r->at >= r->n) return refuse(r, "a regular expression without end");
-    size_t n = r->at++ - from;
-    if (r->at < r->n && strchr("imslux", r->text[r->at]))
-        return refuse(r, "flags of a regular expression are not known");
-    tern_term a;
-    tern_error err = {0};
-    tern_status status = tern_pattern_term(r->e->terms, r->text + from, n,
-                                           (tern_pattern_way){TERN_SPELL_UTF8, false}, &a, &err);
-    if (status == TERN_ERR_UNSUPPORTED) return refuse(r, err.message);
-    if (status != TERN_OK) return tern_fail(r->e->err, status, "%s", err.message);
-    return term_node(r, a, out);
-}
-
 // ---- Expressions --------------------------------------------------------------------------------
 
 static tern_status read_either(reader *r, uint32_t *out);
@@ -320,15 +159,15 @@ static tern_status read_bracket(reader *r, const char *close, uint32_t *out) {
 }
 
 static tern_status read_atom(reader *r, uint32_t *out) {
-    if (eat(r, "\"")) return read_literal(r, out);
+    if (eat(r, "\"")) return tern_ebnf_literal(r, out);
     if (eat(r, "(")) return read_bracket(r, ")", out);
     if (r->lark && eat(r, "[")) {
         TERN_TRY(read_bracket(r, "]", out));
         return node(r, (tern_ebnf_node){TERN_EBNF_REPEAT, *out, 0, 0, 1}, out);
     }
-    if (r->lark && eat(r, "/")) return read_pattern(r, out);
-    if (!r->lark && eat(r, "[")) return read_class(r, out);
-    if (!r->lark && eat(r, ".")) return term_node(r, code_term(r, 0, TERN_CODE_MAX), out);
+    if (r->lark && eat(r, "/")) return tern_ebnf_pattern(r, out);
+    if (!r->lark && eat(r, "[")) return tern_ebnf_class(r, out);
+    if (!r->lark && eat(r, ".")) return tern_ebnf_any(r, out);
     if (is_at(r, "<")) return refuse(r, "tokens by name (<...>) are not known");
     tern_str name = read_name(r);
     if (!name.len) return refuse(r, "a literal, a class, a bracket or a name is expected");
@@ -467,32 +306,6 @@ static tern_status read_either(reader *r, uint32_t *out) {
 
 // ---- Rules --------------------------------------------------------------------------------------
 
-// Lark's library of terminals.
-static const char *const common[][2] = {
-    {"DIGIT", "[0-9]"},
-    {"HEXDIGIT", "[0-9A-Fa-f]"},
-    {"INT", "[0-9]+"},
-    {"SIGNED_INT", "[+-]?[0-9]+"},
-    {"DECIMAL", "[0-9]+\\.[0-9]*|\\.[0-9]+"},
-    {"FLOAT", "[0-9]+[eE][+-]?[0-9]+|(?:[0-9]+\\.[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?"},
-    {"NUMBER", "[0-9]+(?:[eE][+-]?[0-9]+)?|(?:[0-9]+\\.[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?"},
-    {"SIGNED_FLOAT",
-     "[+-]?(?:[0-9]+[eE][+-]?[0-9]+|(?:[0-9]+\\.[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"},
-    {"SIGNED_NUMBER",
-     "[+-]?(?:[0-9]+(?:[eE][+-]?[0-9]+)?|(?:[0-9]+\\.[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"},
-    {"ESCAPED_STRING", "\"(?:[^\"\\\\\\n]|\\\\[^\\n])*\""},
-    {"LCASE_LETTER", "[a-z]"},
-    {"UCASE_LETTER", "[A-Z]"},
-    {"LETTER", "[A-Za-z]"},
-    {"WORD", "[A-Za-z]+"},
-    {"CNAME", "[A-Za-z_][A-Za-z0-9_]*"},
-    {"WS_INLINE", "[ \\t]+"},
-    {"WS", "[ \\t\\f\\r\\n]+"},
-    {"CR", "\\r"},
-    {"LF", "\\n"},
-    {"NEWLINE", "(?:\\r?\\n)+"},
-};
-
 static tern_status define(reader *r, tern_str name, uint32_t body) {
     uint32_t rule;
     TERN_TRY(rule_named(r, name, &rule));
@@ -510,16 +323,9 @@ static tern_status import_one(reader *r) {
         skip_space(r, false);
         as = read_name(r);
     }
-    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
-        if (!tern_str_is(name, common[i][0])) continue;
-        tern_term a;
-        uint32_t body = 0;
-        TERN_TRY(tern_pattern_term(r->e->terms, common[i][1], strlen(common[i][1]),
-                                   (tern_pattern_way){TERN_SPELL_UTF8, false}, &a, r->e->err));
-        TERN_TRY(term_node(r, a, &body));
-        return define(r, as, body);
-    }
-    return refuse(r, "%import of a name that 'common' does not have");
+    uint32_t body = 0;
+    TERN_TRY(tern_ebnf_common(r, name, &body));
+    return define(r, as, body);
 }
 
 // After %.
@@ -544,6 +350,9 @@ static tern_status read_order(reader *r) {
         d->node = body;
         return TERN_OK;
     }
+    // As llama-server's grammars begin that are Lark's.
+    if (tern_str_is(name, "llguidance"))
+        return eat(r, "{}") ? TERN_OK : refuse(r, "%llguidance with options");
     if (!tern_str_is(name, "import")) return refuse(r, "only %import and %ignore are known");
     if (!eat(r, "common")) return refuse(r, "%import knows only the library 'common'");
     if (eat(r, ".")) return import_one(r);
@@ -582,9 +391,9 @@ static tern_status read_rule(reader *r) {
     return define(r, name, body);
 }
 
-tern_status tern_ebnf_read(tern_ebnf *e, tern_notation notation, uint32_t *root) {
+tern_status tern_ebnf_read(tern_ebnf *e, uint32_t *root) {
     reader r = {.e = e,
-                .lark = notation == TERN_NOTATION_LARK,
+                .lark = e->way->notation == TERN_NOTATION_LARK,
                 .text = e->text.ptr,
                 .n = e->text.len,
                 .line = 1};

@@ -68,8 +68,9 @@ TEST(ebnf_gbnf_is_read_as_llama_cpp_does) {
     check_cases(cases, sizeof cases / sizeof *cases);
 }
 
-// Seen to fail with ignored texts accepted inside terminals, too, and with only the regular
-// alternatives kept.
+// Seen to fail with ignored texts accepted inside terminals, too, with only the regular
+// alternatives kept, with a class negated before its letters' other case was added, and with ECMA's
+// dot.
 TEST(ebnf_lark_is_read) {
     static const ebnf_case cases[] = {
         {TERN_GRAMMAR_LARK, "start: \"a\" B // comment\nB: /[b-d]+/", {"ab", "abcd"}, {"a", "abe"}},
@@ -89,6 +90,16 @@ TEST(ebnf_lark_is_read) {
          {"ab", "a_b, c", " ab "},
          {"a b", "a_ b", ","}},
         {TERN_GRAMMAR_LARK, "start: name{2,3}\nname.2: \"n\"", {"nn", "nnn"}, {"n"}},
+        {TERN_GRAMMAR_LARK, "start: \"a\"..\"c\" \"e\"..\"e\"", {"ae", "ce"}, {"de", "a..c"}},
+        {TERN_GRAMMAR_LARK,
+         "start: /[b-d]x[^y]/i /./ /./s",
+         {"BXzz\n", "cxQ\r\r"},
+         {"bxyzz", "bxYzz", "axzzz", "bxz\nz"}},
+        {TERN_GRAMMAR_LARK,
+         "%llguidance {}\n\nstart: (C_COMMENT | CPP_COMMENT LF)+\n%import common (C_COMMENT, LF, "
+         "CPP_COMMENT)",
+         {"/* a *b **/", "// /*\n/**/"},
+         {"/* */ */", "//"}},
     };
     check_cases(cases, sizeof cases / sizeof *cases);
 }
@@ -149,7 +160,14 @@ TEST(ebnf_errors_name_the_line) {
         {TERN_GRAMMAR_LARK, "start: A\nA: A \"x\" | \"y\"", "the terminal 'A' is made of itself"},
         {TERN_GRAMMAR_LARK, "start: A\nA: b\nb: \"x\"",
          "line 2: a terminal is made of terminals only"},
-        {TERN_GRAMMAR_LARK, "start: /a/i", "flags"},
+        {TERN_GRAMMAR_LARK, "start: \"a\"\n  /a/x", "line 2: of a regular expression's flags"},
+        {TERN_GRAMMAR_LARK, "start: /a(?=b)/ /b/", "looking ahead"},
+        {TERN_GRAMMAR_LARK, "start: /(?<!b)a/", "looking behind"},
+        {TERN_GRAMMAR_LARK, "start: \"ab\"..\"c\"", "a range is"},
+        {TERN_GRAMMAR_LARK, "start: \"c\"..\"a\"", "a range that falls"},
+        {TERN_GRAMMAR_LARK, "%llguidance {\"a\":1}\nstart: \"a\"", "options"},
+        {TERN_GRAMMAR_LARK, "start: \"a\"\n%extend start: \"b\"", "line 2: only %import"},
+        {TERN_GRAMMAR_LARK, "%import other.X\nstart: X", "only the library 'common'"},
         {TERN_GRAMMAR_LARK, "start: /(a)\\1/", "reference back"},
         {TERN_GRAMMAR_LARK, "%import common.NOPE\nstart: \"a\"", "'common' does not have"},
         {TERN_GRAMMAR_LARK, "%declare A\nstart: \"a\"", "only %import and %ignore"},

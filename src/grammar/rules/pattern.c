@@ -106,6 +106,7 @@ static const tern_code_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a'
 static const tern_code_range spaces[] = {
     {9, 13},          {32, 32},         {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+static const tern_code_range line_feed[] = {{'\n', '\n'}};
 static const tern_code_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 static void add_class(tern_codes *c, const tern_code_range *ranges, size_t n, bool inverted) {
@@ -118,6 +119,25 @@ static void add_class(tern_codes *c, const tern_code_range *ranges, size_t n, bo
 }
 #define ADD_CLASS(c, ranges, inverted)                                                             \
     add_class(c, ranges, sizeof(ranges) / sizeof *(ranges), inverted)
+
+static void add_dot(const reader *r, tern_codes *c) {
+    if (r->p->way.dot == TERN_DOT_ALL)
+        tern_codes_add(c, 0, TERN_CODE_MAX);
+    else if (r->p->way.dot == TERN_DOT_LINE)
+        ADD_CLASS(c, line_feed, true);
+    else
+        ADD_CLASS(c, line_ends, true);
+}
+
+// Adds the characters from first to last; in any case, if the pattern's letters are.
+static void add_codes(const reader *r, tern_codes *c, uint32_t first, uint32_t last) {
+    tern_codes_add(c, first, last);
+    for (uint32_t base = 'A'; r->p->way.any_case && base <= 'a'; base += 0x20) {
+        const uint32_t low = first > base ? first : base;
+        const uint32_t high = last < base + 25 ? last : base + 25;
+        if (low <= high) tern_codes_add(c, low ^ 0x20, high ^ 0x20);
+    }
+}
 
 // After a backslash: \p{Letter} and its like. False: the name is not known, and is refused as an
 // escape.
@@ -272,19 +292,19 @@ static tern_status read_set(reader *r, tern_codes *c) {
         TERN_TRY(read_member(r, c, &is_class, &first));
         bool is_range = is_at(r, "-") && r->n - r->at >= 2 && r->text[r->at + 1] != ']';
         if (!is_range) {
-            if (!is_class) tern_codes_add(c, first, first);
+            if (!is_class) add_codes(r, c, first, first);
             continue;
         }
         r->at++;
         TERN_TRY(read_member(r, c, &is_class_too, &last));
         if (is_class || is_class_too) { // [\w-.] is three members
             tern_codes_add(c, '-', '-');
-            if (!is_class) tern_codes_add(c, first, first);
-            if (!is_class_too) tern_codes_add(c, last, last);
+            if (!is_class) add_codes(r, c, first, first);
+            if (!is_class_too) add_codes(r, c, last, last);
         } else if (first > last) {
             return refuse(r, member, "a range that falls");
         } else {
-            tern_codes_add(c, first, last);
+            add_codes(r, c, first, last);
         }
     }
     tern_codes_normalize(c);
@@ -306,12 +326,14 @@ static tern_status read_group(reader *r, uint32_t *out) {
         kind = TERN_PATTERN_NOT_AHEAD;
     else if (is_at(r, "?<=") || is_at(r, "?<!"))
         return refuse(r, from, "looking behind");
-    else if (eat(r, "?<")) {
+    else if (eat(r, "?<") || eat(r, "?P<")) {
         while (r->at < r->n && r->text[r->at] != '>') r->at++;
         if (!eat(r, ">")) return refuse(r, from, "(?< without >");
     } else if (!eat(r, "?:") && is_at(r, "?")) {
         return refuse(r, from, "an unknown kind of group");
     }
+    if (kind != TERN_PATTERN_EMPTY && r->p->way.is_part)
+        return refuse(r, from, "looking ahead, beyond the terminal,");
     if (++r->depth > DEPTH_MAX) return refuse(r, from, "groups nested more than 100 deep");
     TERN_TRY(read_either(r, out));
     r->depth--;
@@ -331,7 +353,7 @@ static tern_status read_atom(reader *r, uint32_t *out) {
     if (is_at(r, "*") || is_at(r, "+") || is_at(r, "?"))
         return refuse(r, from, "nothing that could be repeated");
     if (eat(r, "."))
-        ADD_CLASS(&c, line_ends, true);
+        add_dot(r, &c);
     else if (eat(r, "["))
         status = read_set(r, &c);
     else if (!eat(r, "\\"))
@@ -341,7 +363,8 @@ static tern_status read_atom(reader *r, uint32_t *out) {
     else
         code = UINT32_MAX;
     bool is_one = status == TERN_OK && c.n == 0 && code != UINT32_MAX && r->text[from] != '[';
-    if (is_one) tern_codes_add(&c, code, code);
+    if (is_one) add_codes(r, &c, code, code);
+    tern_codes_normalize(&c);
     if (status == TERN_OK) return codes_node(r, &c, out);
     tern_codes_free(&c);
     return status;

@@ -10,9 +10,15 @@
 
 #include "grammar/term/term.h"
 
+// What a dot does not match: ECMA-262's ends of lines, a line feed as in Python, or nothing.
+typedef enum tern_pattern_dot { TERN_DOT_LINES, TERN_DOT_LINE, TERN_DOT_ALL } tern_pattern_dot;
+
 typedef struct tern_pattern_way {
     tern_spelling spelling;
     bool is_search; // a match anywhere counts, as for `pattern`; else the whole text must match
+    bool is_part;   // of a larger text, which its own lookahead would have to see: refused
+    bool any_case;  // of ASCII letters
+    tern_pattern_dot dot;
 } tern_pattern_way;
 
 // The texts that the pattern matches; `out` is NOTHING if there are none.
@@ -48,6 +54,7 @@ typedef struct tern_pattern {
     size_t n_parts, parts_capacity;
     tern_codes *codes;
     size_t n_codes, codes_capacity, n_ranges; // n_ranges: of all codes
+    tern_pattern_way way;
 } tern_pattern;
 
 #define TERN_PATTERN_REPEAT_MAX 100000

@@ -109,7 +109,7 @@ static tern_status make(maker *m, uint32_t node, tern_term next, bool at_begin, 
 
 tern_status tern_pattern_term(tern_terms *t, const char *pattern, size_t n, tern_pattern_way way,
                               tern_term *out, tern_error *err) {
-    tern_pattern p = {0};
+    tern_pattern p = {.way = way};
     uint32_t root = 0;
     tern_term any = tern_term_any_code(t, way.spelling), here, later = TERN_TERM_NOTHING;
     maker m = {.t = t, .p = &p, .spelling = way.spelling, .text = pattern, .n = n, .err = err};

@@ -302,7 +302,7 @@ tern_status tern_calls_expr(tern_rules *r, tern_str tools, const tern_call_form 
     if (!form || form->body == TERN_CALLS_NONE)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "the model has no way to call tools");
     TERN_TRY(tern_pattern_term(r->terms, usual, sizeof usual - 1,
-                               (tern_pattern_way){TERN_SPELL_UTF8, false}, &m.space, err));
+                               (tern_pattern_way){.spelling = TERN_SPELL_UTF8}, &m.space, err));
     tern_status status = tern_json_parse(&m.doc, tools.ptr, tools.len, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, "the tools");
     status = any_call(&m, &call);

@@ -413,7 +413,10 @@ static tern_status add_types(tern_schema *x, const tern_fact *f, const tern_case
         TERN_TRY(tern_schema_number(x, f, c->n, c->types & TERN_TYPE_NUMBER, &term));
         *sum = tern_expr_or(r, *sum, tern_expr_open(r, term));
     }
-    if (c->types & TERN_TYPE_STRING) {
+    if (c->types & TERN_TYPE_STRING && tern_schema_grammar_of(x, f, c->n)) {
+        TERN_TRY(tern_schema_grammar(x, f, c->n, &e));
+        *sum = tern_expr_or(r, *sum, e);
+    } else if (c->types & TERN_TYPE_STRING) {
         TERN_TRY(tern_schema_string(x, f, c->n, &term));
         *sum = tern_expr_or(r, *sum, tern_expr_open(r, tern_schema_quoted(x, term)));
     }
@@ -528,7 +531,9 @@ static tern_status may_case(tern_schema *x, const tern_fact *f, const tern_case 
         TERN_TRY(tern_schema_number(x, f, c->n, c->types & TERN_TYPE_NUMBER, &term));
         *out = term != TERN_TERM_NOTHING;
     }
-    if (!*out && c->types & TERN_TYPE_STRING) {
+    if (c->types & TERN_TYPE_STRING && tern_schema_grammar_of(x, f, c->n)) {
+        *out = true; // whether it has a text shows when it is made
+    } else if (!*out && c->types & TERN_TYPE_STRING) {
         TERN_TRY(tern_schema_string(x, f, c->n, &term));
         *out = term != TERN_TERM_NOTHING;
     }
@@ -581,7 +586,7 @@ static void make_marked(tern_schema *x) {
 
 static tern_status make_terms(tern_schema *x) {
     static const char usual[] = "(?: |\\n[ \\t]{0,40})?";
-    const tern_pattern_way way = {TERN_SPELL_UTF8, false};
+    const tern_pattern_way way = {.spelling = TERN_SPELL_UTF8};
     tern_terms *t = x->terms;
     x->any_char = tern_term_any_code(t, TERN_SPELL_JSON);
     x->any_string = tern_term_repeat(t, x->any_char, 0, TERN_NO_LIMIT);

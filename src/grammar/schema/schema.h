@@ -241,6 +241,11 @@ tern_status tern_schema_pattern(tern_schema *x, const tern_json *pattern, tern_s
 // Texts of a format; *known false: the format is only an annotation.
 tern_status tern_schema_format(tern_schema *x, const tern_json *format, bool *known,
                                tern_term *out);
+// The grammar that strings must satisfy (schema_grammar.c); NULL: none is demanded.
+#define TERN_SCHEMA_GRAMMAR "x-grammar"
+const tern_json *tern_schema_grammar_of(const tern_schema *x, const tern_fact *f, size_t n);
+// Strings of it, with their quotes; NOTHING if n facts demand no grammar.
+tern_status tern_schema_grammar(tern_schema *x, const tern_fact *f, size_t n, tern_expr *out);
 tern_status tern_schema_number(tern_schema *x, const tern_fact *f, size_t n, unsigned types,
                                tern_term *out);
 

@@ -483,13 +483,14 @@ static tern_status break_plain(maker *m, const tern_json *s) {
         const char *name;
         unsigned types;
     } plain[] = {
-        {"minLength", TERN_TYPE_STRING},        {"maxLength", TERN_TYPE_STRING},
-        {"pattern", TERN_TYPE_STRING},          {"format", TERN_TYPE_STRING},
-        {"minimum", TERN_TYPE_NUMBER},          {"maximum", TERN_TYPE_NUMBER},
-        {"exclusiveMinimum", TERN_TYPE_NUMBER}, {"exclusiveMaximum", TERN_TYPE_NUMBER},
-        {"multipleOf", TERN_TYPE_NUMBER},       {"minItems", TERN_TYPE_ARRAY},
-        {"maxItems", TERN_TYPE_ARRAY},          {"uniqueItems", TERN_TYPE_ARRAY},
-        {"minProperties", TERN_TYPE_OBJECT},    {"maxProperties", TERN_TYPE_OBJECT},
+        {"minLength", TERN_TYPE_STRING},         {"maxLength", TERN_TYPE_STRING},
+        {"pattern", TERN_TYPE_STRING},           {"format", TERN_TYPE_STRING},
+        {"minimum", TERN_TYPE_NUMBER},           {"maximum", TERN_TYPE_NUMBER},
+        {"exclusiveMinimum", TERN_TYPE_NUMBER},  {"exclusiveMaximum", TERN_TYPE_NUMBER},
+        {"multipleOf", TERN_TYPE_NUMBER},        {"minItems", TERN_TYPE_ARRAY},
+        {"maxItems", TERN_TYPE_ARRAY},           {"uniqueItems", TERN_TYPE_ARRAY},
+        {"minProperties", TERN_TYPE_OBJECT},     {"maxProperties", TERN_TYPE_OBJECT},
+        {TERN_SCHEMA_GRAMMAR, TERN_TYPE_STRING},
     };
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         const tern_json *v = tern_schema_get(m->x, s, plain[i].name);

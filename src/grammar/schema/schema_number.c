@@ -113,8 +113,8 @@ static tern_status form(tern_schema *x, unsigned types, bool plain, tern_term *o
         p = "-?(?:0|[1-9]\\d*)(?:\\.\\d+)?(?:[eE][+-]?\\d+)?";
     else if (types == TERN_TYPE_NUMBER)
         p = "-?(?:0|[1-9]\\d*)(?:\\.\\d+)?";
-    return tern_pattern_term(x->terms, p, strlen(p), (tern_pattern_way){TERN_SPELL_UTF8, false},
-                             out, x->err);
+    return tern_pattern_term(x->terms, p, strlen(p),
+                             (tern_pattern_way){.spelling = TERN_SPELL_UTF8}, out, x->err);
 }
 
 tern_status tern_schema_number(tern_schema *x, const tern_fact *f, size_t n, unsigned types,

@@ -30,8 +30,9 @@ tern_status tern_schema_pattern(tern_schema *x, const tern_json *at, tern_str te
         return TERN_OK;
     }
     if (!text.ptr) return tern_schema_fail(x, at, "a pattern that is not a string");
-    tern_status status = tern_pattern_term(x->terms, text.ptr, text.len,
-                                           (tern_pattern_way){TERN_SPELL_JSON, true}, out, &err);
+    tern_status status =
+        tern_pattern_term(x->terms, text.ptr, text.len,
+                          (tern_pattern_way){TERN_SPELL_JSON, .is_search = true}, out, &err);
     if (status == TERN_ERR_UNSUPPORTED) return tern_schema_fail(x, at, "%s", err.message);
     if (status != TERN_OK) return tern_fail(x->err, status, "%s", err.message);
     return keep(x, at, *out);
@@ -126,7 +127,7 @@ tern_status tern_schema_format(tern_schema *x, const tern_json *at, bool *known,
             return TERN_OK;
         }
         TERN_TRY(tern_pattern_term(x->terms, p, strlen(p),
-                                   (tern_pattern_way){TERN_SPELL_JSON, false}, out, x->err));
+                                   (tern_pattern_way){.spelling = TERN_SPELL_JSON}, out, x->err));
         if (strcmp(formats[i].name, "hostname") == 0)
             *out = tern_term_and(x->terms, *out, tern_term_repeat(x->terms, x->any_char, 1, 253));
         return keep(x, at, *out);
@@ -199,6 +200,8 @@ static void add_not_equal(parts *p, const tern_json *v) {
 tern_status tern_schema_string(tern_schema *x, const tern_fact *f, size_t n, tern_term *out) {
     static const char *const names[] = {"minLength", "maxLength", "pattern", "format"};
     parts p = {.x = x, .all = TERN_TERM_ALL, .max = TERN_NO_LIMIT};
+    const tern_json *grammar = tern_schema_grammar_of(x, f, n);
+    if (grammar) return tern_schema_fail(x, grammar, "a grammar of a name, or beside other values");
     for (size_t i = 0; i < n; i++) {
         bool wanted = f[i].kind == TERN_FACT_SCHEMA;
         if (!wanted && f[i].kind != TERN_FACT_NOT) continue;

@@ -111,6 +111,29 @@ TEST(schema_strings) {
     CHECK_CASES(cases);
 }
 
+#define PATCH                                                                                      \
+    "{\"syntax\": \"lark\", \"definition\": \"start: \\\"*** Begin\\\" LF line+ \\\"*** End\\\" "  \
+    "LF?\\nline: (\\\"+\\\" | \\\"-\\\") /(.*)/ LF\\n%import common.LF\"}"
+
+// Seen to fail with the grammar's characters as they are, not as JSON writes them: the first line's
+// end, quotes within.
+TEST(schema_strings_of_a_grammar) {
+    static const schema_case cases[] = {
+        {"{\"type\": \"string\", \"x-grammar\": " PATCH "}",
+         {"\"*** Begin\\n+a \\\"b\\\"\\n*** End\"", "\"*** Begin\\n+\\n-\\t\\u00e9\\n*** End\\n\""},
+         {"\"*** Begin\\n*** End\"", "\"*** Begin\n+a\n*** End\"",
+          "\"*** Begin\\n+a\"b\\n*** End\"", "\"*** Begin\\n a\\n*** End\"",
+          "*** Begin\\n+a\\n*** End"}},
+        // A grammar that is not regular, beside other types, and in a member.
+        {"{\"properties\": {\"a\": {\"type\": [\"string\", \"null\"], \"x-grammar\": {\"syntax\": "
+         "\"gbnf\", \"definition\": \"root ::= \\\"<\\\" root \\\">\\\" | [\\\\\\\\\\\"]\"}}}, "
+         "\"required\": [\"a\"], \"additionalProperties\": false}",
+         {"{\"a\": \"<<\\\\>>\"}", "{\"a\": \"<\\\">\"}", "{\"a\":null}"},
+         {"{\"a\": \"<<\\\\>\"}", "{}", "{\"a\": \"<>\"}", "{\"a\": 1}"}},
+    };
+    CHECK_CASES(cases);
+}
+
 // Seen to fail with other names that may be a listed name in another spelling.
 TEST(schema_objects) {
     static const schema_case cases[] = {

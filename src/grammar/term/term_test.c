@@ -6,7 +6,7 @@
 
 static tern_term make(tern_terms *t, const char *pattern, bool is_search, tern_error *err) {
     tern_term a = TERN_TERM_NOTHING;
-    const tern_pattern_way way = {TERN_SPELL_UTF8, is_search};
+    const tern_pattern_way way = {.spelling = TERN_SPELL_UTF8, .is_search = is_search};
     CHECK_MSG(tern_pattern_term(t, pattern, strlen(pattern), way, &a, err) == TERN_OK, "%s: %s",
               pattern, err->message);
     return a;
@@ -107,7 +107,8 @@ TEST(patterns_see_through_the_escapes_of_json) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_term a;
         REQUIRE_OK(tern_pattern_term(&t, cases[i].pattern, strlen(cases[i].pattern),
-                                     (tern_pattern_way){TERN_SPELL_JSON, true}, &a, &err),
+                                     (tern_pattern_way){TERN_SPELL_JSON, .is_search = true}, &a,
+                                     &err),
                    err);
         CHECK_MSG(tern_term_matches(&t, a, cases[i].text, strlen(cases[i].text)) ==
                       cases[i].matches,
@@ -145,8 +146,9 @@ TEST(patterns_that_are_not_known_are_refused_by_name_and_place) {
     REQUIRE_OK(tern_terms_open(&t, 0, &err), err);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_term a;
-        tern_status status = tern_pattern_term(&t, cases[i][0], strlen(cases[i][0]),
-                                               (tern_pattern_way){TERN_SPELL_UTF8, true}, &a, &err);
+        tern_status status =
+            tern_pattern_term(&t, cases[i][0], strlen(cases[i][0]),
+                              (tern_pattern_way){TERN_SPELL_UTF8, .is_search = true}, &a, &err);
         CHECK_MSG(status == TERN_ERR_UNSUPPORTED && strstr(err.message, cases[i][1]), "%s: %s",
                   cases[i][0], err.message);
     }
@@ -213,8 +215,9 @@ TEST(terms_survive_every_allocation_that_fails) {
         tern_mem_fail_at(n);
         tern_status status = tern_terms_open(&t, 0, &err);
         if (status == TERN_OK)
-            status = tern_pattern_term(&t, pattern, strlen(pattern),
-                                       (tern_pattern_way){TERN_SPELL_JSON, true}, &a, &err);
+            status =
+                tern_pattern_term(&t, pattern, strlen(pattern),
+                                  (tern_pattern_way){TERN_SPELL_JSON, .is_search = true}, &a, &err);
         if (status == TERN_OK) {
             finished = tern_term_matches(&t, a, "abx", 3);
             if (!finished) status = tern_terms_check(&t, &err);
