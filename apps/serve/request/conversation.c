@@ -3,6 +3,7 @@
 #include "apps/serve/request/long_text.h"
 #include "apps/serve/request/request_sounds.h"
 #include "base/alloc.h"
+#include "base/json/part_type.h"
 
 // More than any conversation has. They are assembled on the loop's thread: this many take some
 // milliseconds.
@@ -127,7 +128,7 @@ bool content_add_part(message_content *c, images *p, const fields *f, const tern
     const tern_json *text = tern_json_get(f->doc, item, is_refusal ? "refusal" : "text");
     bool is_text = tern_str_is(type, "text") || tern_str_is(type, "input_text") ||
                    tern_str_is(type, "output_text") || is_refusal;
-    if (p && image_is_part(type)) {
+    if (p && tern_part_is_image(type)) {
         if (!images_add_part(p, &part, param)) return false;
         content_place_image(c);
         return true;

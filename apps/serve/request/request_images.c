@@ -9,11 +9,6 @@
 
 // ---- In requests -------------------------------------------------------------------------------
 
-bool image_is_part(tern_str type) {
-    return tern_str_is(type, "image_url") || tern_str_is(type, "input_image") ||
-           tern_str_is(type, "image");
-}
-
 static bool begins(tern_str s, const char *prefix) {
     size_t n = strlen(prefix);
     return s.len >= n && !memcmp(s.ptr, prefix, n);

@@ -23,10 +23,7 @@ typedef struct images {
     const struct heard *heard; // the request's recordings (request_sounds.h)
 } images;
 
-// Whether a part of a message is an image, by any interface's type: "image_url" and "input_image"
-// (OpenAI), "image" (Anthropic).
-bool image_is_part(tern_str type);
-// Adds the image of such a part. False: e says why.
+// Adds the image of a part of a message. False: e says why.
 bool images_add_part(images *p, const fields *part, const char *param);
 // The same for bare base64 or a data: URL (Ollama, llama-server).
 bool images_add(images *p, tern_str data, const char *param, api_error *e);

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/json/json.h"
 #include "base/json/json_write.h"
+#include "base/json/part_type.h"
 #include "session/session.h"
 
 // A message, and how many images of the conversation come before its own.
@@ -90,9 +91,7 @@ static size_t count_images(const tern_json_doc *doc, const tern_json *content) {
     if (!tern_json_is(content, TERN_JSON_ARRAY)) return 0;
     for (const tern_json *part = tern_json_first(doc, content); part;
          part = tern_json_next(doc, content, part)) {
-        tern_str type = tern_json_str(tern_json_get(doc, part, "type"));
-        n += tern_str_is(type, "image") || tern_str_is(type, "image_url") ||
-             tern_str_is(type, "input_image");
+        n += tern_part_is_image(tern_json_str(tern_json_get(doc, part, "type")));
     }
     return n;
 }
