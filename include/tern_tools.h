@@ -77,6 +77,18 @@ TERN_API tern_status tern_graph_report(const tern_model *model, const char *grap
                                        tern_format format, tern_text_fn on_text, void *user,
                                        tern_error *err);
 
+// Tokens for filling in between two texts: PREFIX text SUFFIX text MIDDLE, and the answer follows.
+// As the file names them, or by the names in the vocabularies of Qwen Coder, StarCoder, DeepSeek,
+// CodeLlama, Codestral, GLM and others. -1: none.
+typedef struct tern_infill_info {
+    int32_t prefix_token, suffix_token, middle_token;
+    int32_t pad_token;
+    int32_t repository_token, separator_token; // before the name of a repository; of each file
+    bool fills_in;                             // the vocabulary has what this takes
+    bool suffix_first;                         // SUFFIX text PREFIX text: without a middle
+} tern_infill_info;
+TERN_API void tern_model_get_infill_info(const tern_model *model, tern_infill_info *info);
+
 // ---- Computing on arrays -----------------------------------------------------------------------
 
 typedef enum tern_array_type { TERN_ARRAY_F32 = 0, TERN_ARRAY_I32 } tern_array_type;

@@ -30,9 +30,8 @@ if [ -n "$found" ]; then
     status=1
 fi
 # Marks of no family alone: those of vocabularies that tern itself learns, words of help, the kind of
-# file that one family alone has, and the names by which many families' vocabularies mark where a model
-# fills in.
-marks='^src/train/data/|^apps/cli/|^apps/serve/engine/infill_tokens\.c:|^src/formats/gguf/whisper_bin\.c:'
+# file that one family alone has.
+marks='^src/train/data/|^apps/cli/|^src/formats/gguf/whisper_bin\.c:'
 # What only one family reads of a config is in tern_config.own, a struct of its file. Tests that make
 # configs count as readers.
 members=$(sed -n '/^typedef struct tern_config {/,/^} tern_config;/p' src/models/models.h |

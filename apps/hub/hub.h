@@ -70,9 +70,6 @@ typedef struct hub_facts {
     bool sees;        // a language model that accepts images
     bool transcribes; // recognizes speech
     int64_t n_weights, n_context, n_embd, n_layers, n_vocab, file_bytes;
-    // Tokens for filling in, as the file names them, -1: not named. The order: prefix, suffix,
-    // middle, pad, repository, separator.
-    int64_t infill[6];
 } hub_facts;
 tern_status hub_read_facts(hub_facts *out, const char *path, tern_error *err);
 

@@ -32,21 +32,6 @@ static tern_str main_type(const tern_json_doc *doc, const tern_json *types) {
     return best;
 }
 
-static void read_infill(hub_facts *f, const tern_json_doc *doc, const tern_json *metadata) {
-    static const char *const keys[] = {
-        "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.fim_suf_token_id",
-        "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.fim_pad_token_id",
-        "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
-    static const char *const older[] = {"tokenizer.ggml.prefix_token_id",
-                                        "tokenizer.ggml.suffix_token_id",
-                                        "tokenizer.ggml.middle_token_id"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        f->infill[i] = tern_json_int(tern_json_get(doc, metadata, keys[i]), -1);
-        if (f->infill[i] < 0 && i < sizeof older / sizeof *older)
-            f->infill[i] = tern_json_int(tern_json_get(doc, metadata, older[i]), -1);
-    }
-}
-
 static void read_facts(hub_facts *f, const tern_json_doc *doc) {
     const tern_json *root = tern_json_root(doc);
     const struct {
@@ -59,7 +44,6 @@ static void read_facts(hub_facts *f, const tern_json_doc *doc) {
         *numbers[i].to = tern_json_int(tern_json_path(doc, numbers[i].path), 0);
     const tern_json *metadata = tern_json_get(doc, root, "metadata"),
                     *label = tern_json_get(doc, metadata, "general.name");
-    read_infill(f, doc, metadata);
     copy(f->kind, sizeof f->kind, tern_json_str(tern_json_get(doc, root, "kind")));
     copy(f->architecture, sizeof f->architecture,
          tern_json_str(tern_json_get(doc, root, "architecture")));

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "web_args.h"
 #include "tern_embed.h"
+#include "tern_tools.h"
 
 WEB_EXPORT(web_open) int32_t web_open(const char *json, uint32_t n);
 WEB_EXPORT(web_open_poll) int32_t web_open_poll(int32_t id);
@@ -240,6 +241,18 @@ static void put_embedding(tern_strbuf *b, const tern_model *model) {
 }
 
 // The members of tern_media_info, all of them.
+static void put_infill(tern_strbuf *b, const tern_model *model) {
+    tern_infill_info i;
+    tern_model_get_infill_info(model, &i);
+    tern_strbuf_printf(b,
+                       ",\"infill\":{\"prefix_token\":%d,\"suffix_token\":%d,\"middle_token\":%d",
+                       (int)i.prefix_token, (int)i.suffix_token, (int)i.middle_token);
+    tern_strbuf_printf(b, ",\"pad_token\":%d,\"repository_token\":%d,\"separator_token\":%d",
+                       (int)i.pad_token, (int)i.repository_token, (int)i.separator_token);
+    tern_strbuf_printf(b, ",\"fills_in\":%s,\"suffix_first\":%s}", i.fills_in ? "true" : "false",
+                       i.suffix_first ? "true" : "false");
+}
+
 static void put_media(tern_strbuf *b, const tern_model *model) {
     tern_media_info i;
     tern_model_get_media_info(model, &i);
@@ -310,6 +323,7 @@ int32_t web_model_info(int32_t id) {
     put_count(b, "most", i.device_memory.most);
     tern_strbuf_puts(b, "}");
     put_embedding(b, m->model);
+    put_infill(b, m->model);
     put_media(b, m->model);
     tern_strbuf_puts(b, "}");
     return web_result_end();

@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 #include "formats/formats.h"
 #include "grammar/grammar.h"
+#include "tern_tools.h"
 
 // ---- Tokenizer: immutable after opening, any number of threads ----------------------------------
 
@@ -29,6 +30,8 @@ tern_status tern_tokenizer_cut(const tern_tokenizer *t, int32_t *ids, size_t *n,
                                tern_error *err);
 bool tern_tokenizer_adds_bos(const tern_tokenizer *t);
 bool tern_tokenizer_is_end(const tern_tokenizer *t, int32_t id); // eos, eot, eom, <|im_end|>, ...
+// Its tokens for filling in (tok_infill.c).
+void tern_tokenizer_infill(const tern_tokenizer *t, tern_infill_info *out);
 // All end tokens, for lists; returns their number.
 size_t tern_tokenizer_ends(const tern_tokenizer *t, const int32_t **ids);
 bool tern_tokenizer_is_control(const tern_tokenizer *t, int32_t id);

@@ -93,6 +93,11 @@ bool tern_token_is_end(const tern_model *m, int32_t id) {
     return m && m->tokenizer && tern_tokenizer_is_end(m->tokenizer, id);
 }
 
+void tern_model_get_infill_info(const tern_model *m, tern_infill_info *info) {
+    *info = (tern_infill_info){-1, -1, -1, -1, -1, -1, false, false};
+    if (m && m->tokenizer) tern_tokenizer_infill(m->tokenizer, info);
+}
+
 static tern_status need_template(const tern_model *m, tern_error *err) {
     TERN_NEED(m);
     TERN_TRY(need_tokenizer(m, err));

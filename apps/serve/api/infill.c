@@ -26,8 +26,8 @@ static void put_ids(id_list *to, const int32_t *ids, size_t n, api_error *e) {
     to->n += n;
 }
 
-static void put_mark(const request *req, id_list *to, int which, api_error *e) {
-    if (req->model->infill[which] >= 0) put_ids(to, &req->model->infill[which], 1, e);
+static void put_mark(id_list *to, int32_t mark, api_error *e) {
+    if (mark >= 0) put_ids(to, &mark, 1, e);
 }
 
 // The text is only text, also where it has names of marks.
@@ -64,8 +64,8 @@ static void put_file(request *req, id_list *to, const fields *file) {
     tern_strbuf head = {0};
     if (!text.ptr) field_fail(file, "text", "a string");
     if (is_refused(file->error)) return;
-    put_mark(req, to, INFILL_SEPARATOR, file->error);
-    if (req->model->infill[INFILL_SEPARATOR] < 0)
+    put_mark(to, req->model->infill.separator_token, file->error);
+    if (req->model->infill.separator_token < 0)
         tern_strbuf_puts(&head, NO_MARK);
     else if (name.len)
         tern_strbuf_printf(&head, "%.*s\n", (int)(name.len < 4096 ? name.len : 4096), name.ptr);
@@ -81,8 +81,8 @@ static void put_files(request *req, id_list *to, const infill_wanted *w, const f
     if (w->extra && w->extra->n > FILES_MAX)
         api_fail(f->error, 400, NULL, "input_extra", "'input_extra' has more than %d files",
                  FILES_MAX);
-    if (req->model->infill[INFILL_REPOSITORY] >= 0) {
-        put_mark(req, to, INFILL_REPOSITORY, f->error);
+    if (req->model->infill.repository_token >= 0) {
+        put_mark(to, req->model->infill.repository_token, f->error);
         put_text(req, to, TERN_STR(REPOSITORY), "input_extra", f->error);
     }
     for (const tern_json *item = w->extra ? tern_json_first(f->doc, w->extra) : NULL;
@@ -90,8 +90,8 @@ static void put_files(request *req, id_list *to, const infill_wanted *w, const f
         const fields file = {f->doc, item, "input_extra.", f->error};
         put_file(req, to, &file);
     }
-    if (req->model->infill[INFILL_SEPARATOR] >= 0) {
-        put_mark(req, to, INFILL_SEPARATOR, f->error);
+    if (req->model->infill.separator_token >= 0) {
+        put_mark(to, req->model->infill.separator_token, f->error);
         put_text(req, to, TERN_STR(FILE_NAME), "input_extra", f->error);
     }
 }
@@ -131,26 +131,27 @@ static void cut(const request *req, infilling *in) {
 }
 
 static void put_all(request *req, const infilling *in, id_list *to, api_error *e) {
-    const bool backwards = req->model->fills_backwards;
+    const bool backwards = req->model->infill.suffix_first;
     put_ids(to, in->files.ids, in->files.n, e);
     if (req->model->info.adds_bos && req->model->info.bos_id >= 0)
         put_ids(to, &req->model->info.bos_id, 1, e);
     for (int i = 0; i < 2; i++) {
         if ((i == 1) == backwards) {
-            put_mark(req, to, INFILL_PREFIX, e);
+            put_mark(to, req->model->infill.prefix_token, e);
             put_ids(to, in->prefix.ids, in->prefix.n, e);
             put_ids(to, in->begun.ids, in->begun.n, e);
         } else {
-            put_mark(req, to, INFILL_SUFFIX, e);
+            put_mark(to, req->model->infill.suffix_token, e);
             put_ids(to, in->suffix.ids, in->suffix.n, e);
         }
     }
-    if (!backwards) put_mark(req, to, INFILL_MIDDLE, e);
+    if (!backwards) put_mark(to, req->model->infill.middle_token, e);
 }
 
 // Where another file begins the answer is over.
 static void stop_at_files(request *req, api_error *e) {
-    static const int ends[] = {INFILL_PAD, INFILL_REPOSITORY, INFILL_SEPARATOR};
+    const tern_infill_info *marks = &req->model->infill;
+    const int32_t ends[] = {marks->pad_token, marks->repository_token, marks->separator_token};
     generation *a = req->generation;
     const size_t n = a->params.n_stop_token_ids, n_ends = sizeof ends / sizeof *ends;
     int32_t *ids = tern_realloc(TERN_MEM_SESSION, a->stop_ids, (n + n_ends) * sizeof *ids);
@@ -160,19 +161,18 @@ static void stop_at_files(request *req, api_error *e) {
     }
     a->stop_ids = ids;
     for (size_t i = 0; i < n_ends; i++)
-        if (req->model->infill[ends[i]] >= 0)
-            ids[a->params.n_stop_token_ids++] = req->model->infill[ends[i]];
+        if (ends[i] >= 0) ids[a->params.n_stop_token_ids++] = ends[i];
 }
 
 static void refuse(const request *req, api_error *e) {
     const served *s = req->model;
     const int status = req->error_format->unsupported ? req->error_format->unsupported : 400;
-    const bool is_backwards = s->fills_backwards;
+    const bool is_backwards = s->infill.suffix_first;
     api_fail(e, status, "unsupported_model", "model",
              "model '%s' does not fill in: its vocabulary has no token for%s%s%s", s->about.name,
-             s->infill[INFILL_PREFIX] < 0 ? " a prefix" : "",
-             s->infill[INFILL_SUFFIX] < 0 ? " a suffix" : "",
-             s->infill[INFILL_MIDDLE] < 0 && !is_backwards ? " a middle" : "");
+             s->infill.prefix_token < 0 ? " a prefix" : "",
+             s->infill.suffix_token < 0 ? " a suffix" : "",
+             s->infill.middle_token < 0 && !is_backwards ? " a middle" : "");
 }
 
 void generation_add_infill(request *req, const infill_wanted *w, const fields *f) {

@@ -1,5 +1,5 @@
 // Prompts for filling in: what is before the cursor, what is after it, and pieces of other files,
-// between the marks that the model was trained with (infill_tokens.c).
+// between the marks that the model was trained with (tern_infill_info).
 #ifndef TERN_SERVE_INFILL_H
 #define TERN_SERVE_INFILL_H
 

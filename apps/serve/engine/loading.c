@@ -64,7 +64,7 @@ static void look_at_model(served *s) {
         tern_token_text(s->model, i, &n);
         if (n > s->token_bytes) s->token_bytes = n;
     }
-    served_find_infill(s);
+    tern_model_get_infill_info(s->model, &s->infill);
 }
 
 static prefix_cache_desc prefixes_of(const served *s) {

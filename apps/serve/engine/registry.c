@@ -246,6 +246,8 @@ const char *served_ability(const served *s) {
     return !strcmp(s->facts.kind, "reranker") ? "rerank" : "embedding";
 }
 
+bool served_fills(const served *s) { return s->state == SERVED_OPEN && s->infill.fills_in; }
+
 bool served_sees(const served *s) {
     tern_media_info info;
     if (s->state != SERVED_OPEN) return s->facts.sees;

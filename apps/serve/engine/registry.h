@@ -12,6 +12,7 @@
 #include "apps/serve/engine/metrics.h"
 #include "apps/serve/engine/model_presets.h"
 #include "apps/serve/engine/scheduler.h"
+#include "tern_tools.h"
 #include "apps/serve/serve.h"
 #include "base/strbuf.h"
 
@@ -35,17 +36,6 @@ typedef enum served_state {
     SERVED_CLOSING,
 } served_state;
 
-// Tokens between which a model fills in (infill_tokens.c).
-enum {
-    INFILL_PREFIX,
-    INFILL_SUFFIX,
-    INFILL_MIDDLE,
-    INFILL_PAD,
-    INFILL_REPOSITORY,
-    INFILL_SEPARATOR,
-    INFILL_TOKENS
-};
-
 struct served {
     task task; // that opens or closes it
     registry *registry;
@@ -59,12 +49,11 @@ struct served {
     tern_model *model;
     tern_model_info info;
     scheduler *scheduler;
-    int32_t n_context;             // of its sessions
-    size_t token_bytes;            // of the longest token
-    bool generates;                // else it gives vectors or scores
-    int32_t infill[INFILL_TOKENS]; // -1: none
-    bool fills_backwards;          // the suffix comes first, and the prefix last
-    tern_error error;              // why it could not be opened
+    int32_t n_context;       // of its sessions
+    size_t token_bytes;      // of the longest token
+    bool generates;          // else it gives vectors or scores
+    tern_infill_info infill; // once it is open
+    tern_error error;        // why it could not be opened
     // Its use.
     size_t n_users;  // requests, answers, tasks
     bool is_short;   // there was no memory for it: another model closes before it is tried again
@@ -122,7 +111,6 @@ void registry_refresh(registry *r);
 const char *served_ability(const served *s);
 bool served_sees(const served *s);  // its prompts may have images
 bool served_fills(const served *s); // it is open, and fills in between a prefix and a suffix
-void served_find_infill(served *s); // sets its tokens for that, once it is open
 // The first model that recognizes speech; NULL: none.
 served *registry_recognizer(const registry *r);
 // The names for lists: each model's, the adapters', then the aliases. i counts from 0; {NULL, 0}:

@@ -26,7 +26,7 @@ from ._options import GenerateOptions, Lora, Speculation, WebGpu
 from ._parts import Part
 from ._images import Label, read_image
 from ._results import (
-    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, MachineLimits, MediaInfo,
+    ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, InfillInfo, MachineLimits, MediaInfo,
     MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats, MineStats,
     ModelInfo, Perplexity, ProfileRow, TokenLogprob,
 )
@@ -38,7 +38,7 @@ from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machin
 __version__ = _lib.version
 __all__ = [
     "Agent", "AgentEvent", "AgentResult", "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
-    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "InfillInfo", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "Metadata", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
     "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainOptions", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",

@@ -29,7 +29,7 @@ from ._openai import chunks_of, completion_of, options_of
 from ._metadata import Metadata
 from ._parts import Part, Splitter, parts_of
 from ._images import Label, Image, Images, listed
-from ._results import DeviceMemory, EmbeddingInfo, MediaInfo, ModelInfo, TokenLogprob
+from ._results import DeviceMemory, EmbeddingInfo, InfillInfo, MediaInfo, ModelInfo, TokenLogprob
 from ._session import Session
 from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
 
@@ -203,6 +203,14 @@ class Model:
         token = token_id(token)
         with self._handle as model:
             return bool(lib.tern_token_is_end(model, token))
+
+    @property
+    def infill(self) -> InfillInfo:
+        """The tokens for filling in between two texts."""
+        info = c.tern_infill_info()
+        with self._handle as model:
+            lib.tern_model_get_infill_info(model, ctypes.byref(info))
+        return from_struct(InfillInfo, info)
 
     def format(self, messages: Messages, *, generate: bool = True, tools: Optional[Tools] = None,
                **switches: Any) -> str:

@@ -75,6 +75,20 @@ class EmbeddingInfo:
 
 
 @dataclass(frozen=True)
+class InfillInfo:
+    """Tokens for filling in: PREFIX text SUFFIX text MIDDLE, and the answer follows. -1: none."""
+
+    prefix_token: int
+    suffix_token: int
+    middle_token: int
+    pad_token: int
+    repository_token: int  # before the name of a repository
+    separator_token: int  # before each file
+    fills_in: bool  # the vocabulary has what this takes
+    suffix_first: bool  # SUFFIX text PREFIX text: without a middle
+
+
+@dataclass(frozen=True)
 class MediaInfo:
     """Zero, False and -1 where a model has nothing of the kind."""
 

@@ -124,7 +124,9 @@ class Text(WithModel):
         told = self.say("-p", PROMPT, "--seed", "2", "-n", "80", "--schema", json.dumps(schema))
         self.assertEqual(answers[1].text, told["text"])
         for options, text in (({"choices": ["yes", "no"]}, "no"), ({"regex": "a+b"}, "aab"), ({"json": True}, "[1]"),
-                              ({"gbnf": 'root ::= "x" root | "y"'}, "xy"), ({"lark": 'start: "z"+'}, "zz")):
+                              ({"gbnf": 'root ::= "x" root | "y"'}, "xy"), ({"lark": 'start: "z"+'}, "zz"),
+                              ({"schema": {"type": "string", "x-grammar": {"syntax": "lark", "definition": "start: LF\n%import common.LF"}}},
+                               '"\\n"')):
             grammar = tern.Grammar(self.model, **options)
             self.assertEqual(grammar.check(text), (len(text), True))
             self.assertTrue(grammar.allowed())
@@ -244,6 +246,7 @@ class Text(WithModel):
         self.assertEqual(self.model.token_piece(ids[2]), b" upon")
         self.assertEqual(self.model.token_text(end), b"<|im_end|>")
         self.assertIsNone(self.model.token_text(1 << 30))
+        self.assertEqual((self.model.infill.prefix_token, self.model.infill.fills_in), (-1, False))
         self.assertEqual(self.model.tokenize("", bos=False), [])
         long = "word " * 5000
         self.assertEqual(self.model.detokenize(self.model.tokenize(long, bos=False)), long)

@@ -7,7 +7,7 @@ import type {
 } from './api.js';
 import { connect, type Connection } from './client.js';
 import { completions, finishOf, timingsOf, usageOf, type OnPiece } from './chat/completions.js';
-import type { DeviceMemory, GenerateParams, GenerateResult, MediaInfo, MemoryInfo, Message, Metadata, Part } from './engine/types.js';
+import type { DeviceMemory, GenerateParams, GenerateResult, InfillInfo, MediaInfo, MemoryInfo, Message, Metadata, Part } from './engine/types.js';
 import { TernError, aborted, throwIfAborted } from './errors.js';
 import { chatInput } from './chat/content.js';
 import { Models, persist } from './models.js';
@@ -77,6 +77,10 @@ export class Tern {
   // As of loading; call refresh() after the device was lost.
   get info(): TernInfo {
     return this.#info;
+  }
+  // The tokens for filling in between two texts.
+  get infill(): InfillInfo {
+    return this.#info.infill;
   }
   // What the model does with images and sound.
   get media(): MediaInfo {

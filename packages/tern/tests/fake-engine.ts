@@ -51,6 +51,10 @@ const info: ModelInfo = {
   deviceMemory: { weights: 0, cache: 0, work: 0, results: 0, now: 0, most: 0 }, loadSeconds: 0, bosId: -1, eosId: 0,
   addsBos: false, templateGuess: null, temperature: null, topK: null, topP: null, minP: null, repeatPenalty: null,
   embedding: { nDims: 0, maxLength: 0, nLabels: 0, prompts: [], defaultPrompt: null },
+  infill: {
+    prefixToken: -1, suffixToken: -1, middleToken: -1, padToken: -1, repositoryToken: -1, separatorToken: -1, fillsIn: false,
+    suffixFirst: false,
+  },
   media: {
     imageWidth: 0, imageHeight: 0, patch: 0, nLabels: 0, nDims: 0, hasVision: false, imageToken: -1, beginToken: -1, endToken: -1,
     isAsr: false, audioRate: 0, isTts: false, nSpeaker: 0, isCodec: false, codecRate: 0, codecFrame: 0, nCodes: 0, nValues: 0,

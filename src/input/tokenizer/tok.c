@@ -10,6 +10,7 @@ tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, ter
     if (!t) return tern_fail_memory(err, sizeof *t);
     t->bos = t->eos = t->unk = t->pad = -1;
     memset(t->byte_ids, -1, sizeof t->byte_ids);
+    memset(t->infill, -1, sizeof t->infill);
     tern_status status;
     if (file->kind == TERN_FILE_GGUF)
         status = tern_tokenizer_load_gguf(t, file, err);

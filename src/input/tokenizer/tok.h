@@ -25,6 +25,10 @@
 #define TERN_VOCAB_MAX  (1 << 22)      // most ids, and most bytes of one token, that are accepted
 #define TERN_TEXT_MAX   (1 << 30)      // bytes of one text
 
+// Prefix, suffix, middle, pad, repository, separator: marks of the parts of a prompt for filling
+// in.
+#define TERN_INFILL_TOKENS 6
+
 // ---- Vocabulary ---------------------------------------------------------------------------------
 
 typedef enum tern_token_type { // GGUF's numbers
@@ -199,6 +203,7 @@ struct tern_tokenizer {
     bool byte_level, byte_fallback, fuse_unk, ignore_merges;
     int32_t byte_ids[256]; // the token of a byte, -1: none
     int32_t bos, eos, unk, pad;
+    int32_t infill[TERN_INFILL_TOKENS]; // as the file names them (tok_infill.c); -1: it does not
     tern_normalizer normalizer;
     tern_splitter splitter;
     tern_added added[2]; // looked for before and after normalization

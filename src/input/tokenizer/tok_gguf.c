@@ -19,6 +19,19 @@ static int32_t special_id(const tern_tokenizer *t, const tern_file *file, const 
     return id < t->vocab.n ? (int32_t)id : -1;
 }
 
+static void read_infill(tern_tokenizer *t, const tern_file *file) {
+    static const char *const keys[TERN_INFILL_TOKENS][2] = {
+        {KEY("fim_pre_token_id"), KEY("prefix_token_id")}, // in older files
+        {KEY("fim_suf_token_id"), KEY("suffix_token_id")},
+        {KEY("fim_mid_token_id"), KEY("middle_token_id")},
+        {KEY("fim_pad_token_id"), NULL},
+        {KEY("fim_rep_token_id"), NULL},
+        {KEY("fim_sep_token_id"), NULL}};
+    for (int i = 0; i < TERN_INFILL_TOKENS; i++)
+        for (int k = 0; k < 2 && keys[i][k] && t->infill[i] < 0; k++)
+            t->infill[i] = special_id(t, file, keys[i][k], -1);
+}
+
 // Files without types: names of the form <|...|> are control tokens.
 static tern_token_type guess_type(tern_str text) {
     bool named = text.len > 4 && memcmp(text.ptr, "<|", 2) == 0 &&
@@ -237,6 +250,7 @@ tern_status tern_tokenizer_load_gguf(tern_tokenizer *t, const tern_file *file, t
     t->eos = special_id(t, file, KEY("eos_token_id"), k->eos);
     t->unk = special_id(t, file, KEY("unknown_token_id"), k->unk);
     t->pad = special_id(t, file, KEY("padding_token_id"), k->pad);
+    read_infill(t, file);
     if (which == BERT) { // ids around a text have other names
         t->bos = special_id(t, file, KEY("cls_token_id"), t->bos);
         t->eos = special_id(t, file, KEY("seperator_token_id"), t->eos);

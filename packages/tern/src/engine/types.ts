@@ -128,9 +128,17 @@ export interface ModelInfo {
   temperature: number | null; topK: number | null; topP: number | null; minP: number | null;
   repeatPenalty: number | null;
   embedding: EmbeddingInfo;
+  infill: InfillInfo;
   media: MediaInfo;
 }
 export type Metadata = string | number | boolean | (string | number | boolean | null)[];
+// Tokens for filling in between two texts, -1: none: tern_infill_info.
+export interface InfillInfo {
+  prefixToken: number; suffixToken: number; middleToken: number; padToken: number;
+  repositoryToken: number; separatorToken: number; // before the name of a repository; of each file
+  fillsIn: boolean; // the vocabulary has what this takes
+  suffixFirst: boolean; // suffix, then prefix, without a middle
+}
 // What the model does with images and sound: tern_media_info. Zero, false and -1 where it has nothing of the kind.
 export interface MediaInfo {
   imageWidth: number; imageHeight: number; // of the images that the model classifies or makes vectors of
