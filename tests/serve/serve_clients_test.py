@@ -61,7 +61,8 @@ def test_refusals_are_what_was_said(s):
 
 
 READ = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
-PATCH = {"type": "custom", "name": "apply_patch", "description": "Edits", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}}
+RULES = 'start: "*** Begin" LF line+\nline: /(.+)/ LF?\n%import common.LF'
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Edits", "format": {"type": "grammar", "syntax": "lark", "definition": RULES}}
 FILES = {"type": "namespace", "name": "files", "description": "Of files", "tools": [READ]}
 SERVERS = [{"type": "web_search"}, {"type": "local_shell"}, {"type": "image_generation"}, {"type": "mcp", "server_label": "x"}, {"type": "tool_of_2027", "name": "y"}]
 
@@ -131,7 +132,7 @@ def test_custom_tools_in_chats():
     said = "\n".join("<tool_call>\n%s\n</tool_call>" % json.dumps({"name": n, "arguments": a}) for n, a in (("apply_patch", {"input": patch}), ("clock", {})))
     s = Server(model=model("custom", QWEN, {"<|call|>": said, "<|after|>": "Done.", "<|else|>": "Hi.", "<|once|>": "."}))
     custom = lambda **grammar: {"type": "custom", "custom": {"name": "apply_patch", "description": "Edits", **({"format": {"type": "grammar", "grammar": grammar}} if grammar else {})}}
-    ask = {"messages": [SAY], "tools": [custom(syntax="lark", definition="start: /a+/"), TOOLS[1]], "temperature": 0}
+    ask = {"messages": [SAY], "tools": [custom(syntax="lark", definition=RULES), TOOLS[1]], "temperature": 0}
     wanted = {"name": "apply_patch", "input": patch}
     status, got = s.post("/v1/chat/completions", ask)
     m = got["choices"][0]["message"]
@@ -146,6 +147,33 @@ def test_custom_tools_in_chats():
     status, got = s.post("/v1/chat/completions", dict(ask, tools=[custom(syntax="regex", definition="[*]{3}.*")], tool_choice="required", max_tokens=60))
     check(status == 200 and got["choices"][0]["message"]["tool_calls"][0]["custom"]["input"].startswith("***"), got)
     check(s.post("/v1/chat/completions", dict(ask, tools=[{"type": "custom", "custom": {}}]))[0] == 400)
+    s.stop()
+
+
+def test_grammars_of_custom_tools():
+    # The input is a text of the grammar, whatever the model would say, called or not; what cannot be enforced is refused. Seen to
+    # fail with the grammar in the description alone.
+    said = "<tool_call>\n%s\n</tool_call>" % json.dumps({"name": "apply_patch", "arguments": {"input": "*** Begin"}})
+    s = Server(model=model("rules", QWEN, {"<|call|>": said, "<|after|>": "Done.", "<|else|>": "Hi.", "<|once|>": "."}))
+    tool = lambda rules, syntax="lark": {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": syntax, "definition": rules}}
+    older = lambda t: {"type": "custom", "custom": {"name": t["name"], "format": {"type": "grammar", "grammar": {k: t["format"][k] for k in ("syntax", "definition")}}}}
+    for rules, form in (('start: line~2\nline: "b".."d" LF\n%import common.LF', r'[b-d]\n[b-d]\n'), (r'start: /"[^"\n]{1,3}"/ "\\"', r'"[^"\n]{1,3}"\\'),
+                        ('start: "(" start ")" | "x"i', r'\(*[xX]\)*')):
+        for more in ({"tool_choice": "required"}, {}):
+            status, got = s.post("/v1/responses", {"input": "a", "tools": [tool(rules), READ], "temperature": 0, "max_output_tokens": 80, **more})
+            calls = [i for i in got.get("output", []) if i["type"] == "custom_tool_call"]
+            check(status == 200 and calls and all(re.fullmatch(form, i["input"]) for i in calls if i["status"] == "completed"), rules, more, got)
+            status, got = s.post("/v1/chat/completions", {"messages": [SAY], "tools": [older(tool(rules)), TOOLS[1]], "temperature": 0, "max_tokens": 80, **more})
+            choice = got["choices"][0]
+            check(status == 200 and choice["message"]["tool_calls"], got)
+            check(choice["finish_reason"] == "length" or re.fullmatch(form, choice["message"]["tool_calls"][0]["custom"]["input"]), rules, got)
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "apply_patch"}]}
+    status, got = s.post("/v1/responses", {"input": "a", "tools": [tool('start: "q"'), READ], "tool_choice": allowed, "temperature": 0})
+    check(status == 200 and got["output"][-1]["input"] == "q", got)
+    for t, why in ((tool('start: "a"\nx{y}: y'), "line 2: templates"), (tool("start: /(?<!b)a/"), "looking behind"), (tool("start", "abnf"), "syntax")):
+        for path, body in (("/v1/responses", {"input": "a", "tools": [t, READ]}), ("/v1/chat/completions", {"messages": [SAY], "tools": [older(t)]})):
+            status, got = s.post(path, body)
+            check(status == 400 and got["error"]["param"] == "tools" and why in got["error"]["message"] and "apply_patch" in got["error"]["message"], t, got)
     s.stop()
 
 
@@ -664,7 +692,7 @@ def main():
                               test_prompts_without_an_answer, test_several_prompts_for_llama_server,
                               test_long_conversations_are_cut_if_asked, test_likelihoods_of_prompts, test_the_best_of_several, test_slashes_too_many,
                               test_filling_in_without_the_marks, test_the_document_of_what_is_served, test_the_table_of_fields, test_drafts_change_no_answer), stories)
-    n += serve_test.run_tests((test_what_programs_send, test_reasoning_comes_back, test_scores_of_pairs, test_filling_in, test_marks_that_the_file_names, test_tools_of_other_types_in_responses, test_custom_tools_in_chats, test_items_by_reference, test_allowed_tools,
+    n += serve_test.run_tests((test_what_programs_send, test_reasoning_comes_back, test_scores_of_pairs, test_filling_in, test_marks_that_the_file_names, test_tools_of_other_types_in_responses, test_custom_tools_in_chats, test_grammars_of_custom_tools, test_items_by_reference, test_allowed_tools,
                                test_tools_of_servers_in_anthropic))
     stories.stop()
     print("serve clients: %d tests, %d checks failed" % (n, serve_test.failures))

@@ -69,7 +69,8 @@ def test_every_name(s):
             ("guided_json", json.dumps(SCHEMA), None), ("guided_regex", "[ab]{2}-[0-9]", "[ab]{2}-[0-9]"),
             ("guided_choice", ["yes", "no \u00e9"], "yes|no \u00e9"), ("structured_outputs", {"choice": ["x"]}, "x"),
             ("structured_outputs", {"regex": "q[u]"}, "qu"), ("grammar", 'root ::= "a" [0-9] "b"', "a[0-9]b"),
-            ("guided_grammar", 'root ::= ("ab"){2}', "abab"), ("grammar", "", ".*"), ("response_format", None, ".*")):
+            ("guided_grammar", 'root ::= ("ab"){2}', "abab"), ("guided_grammar", '// Lark\nstart: "ab"~2', "abab"),
+            ("grammar", '%llguidance {}\nstart: "q" A\nA: "0".."9"', "q[0-9]"), ("grammar", "", ".*"), ("response_format", None, ".*")):
         status, got = s.post("/v1/completions", {"prompt": "Rain?", "temperature": 0, "max_tokens": 300, name: value})
         text = got["choices"][0]["text"] if status == 200 else ""
         check(status == 200 and (re.fullmatch(pattern, text, re.S) if pattern else fits(text)), name, value, got)

@@ -50,8 +50,11 @@ bool openai_read_response(request *req, const fields *f);
 void responses_read_tools(request *req, const fields *f);
 // How a model calls a namespace's tool.
 void put_tool_name(tern_str space, tern_str name, tern_strbuf *out);
-// The members of a custom tool that it has as a function: description, parameters.
-void put_custom_tool(tern_json_writer *w, const tern_json_doc *doc, const tern_json *tool);
+// The members of a custom tool that it has as a function: description, parameters. A grammar is in
+// the description for the model, which reads it as it is; in the schema for what constrains calls.
+void put_custom_tool(tern_json_writer *w, const fields *f, bool for_model);
+// Whether tools for the model (a->tools) differ from those that constrain calls (a->allowed).
+bool custom_has_grammar(const fields *f);
 const called_tool *responses_called_tool(const request *req, answer_block *b);
 void responses_put_input(const answer_block *b, tern_strbuf *out); // of a custom tool's call
 

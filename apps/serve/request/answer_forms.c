@@ -13,8 +13,10 @@ shared_grammar *format_open(const served *s, const format_wanted *w, api_error *
     if (status == TERN_OK) return g;
     bool is_asked = status == TERN_ERR_UNSUPPORTED || status == TERN_ERR_FORMAT;
     const bool is_of_tool = w->tools.len && !strncmp(err.message, "the tool", 8);
+    const bool is_grammar = strstr(err.message, "/x-grammar: ") != NULL;
     if (is_asked)
-        api_fail(e, 400, "unsupported_schema", is_of_tool ? "tools" : w->param, "%s", err.message);
+        api_fail(e, 400, is_grammar ? "unsupported_grammar" : "unsupported_schema",
+                 is_of_tool ? "tools" : w->param, "%s", err.message);
     else
         api_fail_status(e, &err, w->param);
     return NULL;
@@ -77,7 +79,8 @@ void generation_open_format(request *req, api_error *e) {
     const size_t room = sizeof w->prompt - 1, n = a->rendered.len;
     if (n) snprintf(w->prompt, sizeof w->prompt, "%s", a->rendered.ptr + (n > room ? n - room : 0));
     a->grammar = read_grammar(req, w, e);
-    // An unsupported schema of a tool is ignored, unless the call is required or strict.
+    // An unsupported schema of a tool is ignored, unless the call is required or strict; a grammar
+    // is not.
     bool is_unknown = e->code && !strcmp(e->code, "unsupported_schema");
     if (is_unknown && w->is_optional && !a->is_strict) *e = (api_error){0};
     a->params.grammar = shared_grammar_get(a->grammar);
@@ -109,6 +112,19 @@ static void want_schema(request *req, const fields *f, const tern_json *v, const
     want_value(req, f, v, TERN_GRAMMAR_JSON_SCHEMA, param);
 }
 
+// The notation of rules: the first sign after a name is "::=" in GBNF, ":" in Lark's.
+static tern_grammar_kind notation_of(const tern_json *v) {
+    const tern_str text = tern_json_str(v);
+    size_t at = 0;
+    for (; at < text.len && strchr(" \t\r\n#/", text.ptr[at]); at++)
+        if (text.ptr[at] == '#' || text.ptr[at] == '/')
+            while (at + 1 < text.len && text.ptr[at] != '\n') at++;
+    const char *sign = at < text.len ? memchr(text.ptr + at, ':', text.len - at) : NULL;
+    const size_t left = sign ? (size_t)(text.ptr + text.len - sign) : 0;
+    const bool is_gbnf = !sign || (left >= 3 && memcmp(sign, "::=", 3) == 0);
+    return is_gbnf ? TERN_GRAMMAR_GBNF : TERN_GRAMMAR_LARK;
+}
+
 void generation_read_format(request *req, const fields *format, const char *name) {
     const tern_str type = field_text(format, "type");
     const bool is_chat = strcmp(name, "response_format") == 0;
@@ -129,7 +145,8 @@ void generation_read_format(request *req, const fields *format, const char *name
     else if (tern_str_is(type, "json_object"))
         want_json(req, format, name);
     else if (tern_str_is(type, "grammar") && field_any(format, "grammar"))
-        want_value(req, format, field_any(format, "grammar"), TERN_GRAMMAR_GBNF, name);
+        want_value(req, format, field_any(format, "grammar"),
+                   notation_of(field_any(format, "grammar")), name);
     else
         api_fail(format->error, 400, "unsupported_parameter", name,
                  "'%s' of type '%.*s' is not supported by this server", name,
@@ -164,7 +181,7 @@ static void read_named(request *req, const fields *f, const char *const names[4]
         bool is_empty = tern_json_is(v, TERN_JSON_STRING) && v->n == 0;
         if (!v || is_empty || f->error->status) continue;
         if (i == 0) want_schema(req, f, v, params[i]);
-        if (i == 1) want_text(req, f, v, TERN_GRAMMAR_GBNF, params[i]);
+        if (i == 1) want_text(req, f, v, notation_of(v), params[i]);
         if (i == 2) want_text(req, f, v, TERN_GRAMMAR_REGEX, params[i]);
         if (i == 3) want_choices(req, f, v, params[i]);
     }

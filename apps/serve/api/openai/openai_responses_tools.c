@@ -85,40 +85,66 @@ typedef struct offer {
     generation *a;
     const fields *f;
     tern_json_writer w;
+    bool for_model, has_grammar;
 } offer;
 
-// An expression that the input must match, as a schema has it; any other notation is told the
-// model.
-void put_custom_tool(tern_json_writer *w, const tern_json_doc *doc, const tern_json *tool) {
-    const tern_json *given = tern_json_get(doc, tool, "format"),
-                    *deeper = tern_json_get(doc, given, "grammar"), // the older interface
-                        *format = deeper ? deeper : given;
-    const tern_str said = text_of(doc, tool, "description"), how = text_of(doc, format, "syntax"),
-                   rules = text_of(doc, format, "definition");
-    const bool is_regex = tern_str_is(how, "regex") && rules.ptr;
+// The format of a custom tool, in either interface.
+static const tern_json *format_of(const fields *f) {
+    const tern_json *given = tern_json_get(f->doc, f->object, "format"),
+                    *deeper = tern_json_get(f->doc, given, "grammar");
+    return deeper ? deeper : given;
+}
+
+bool custom_has_grammar(const fields *f) {
+    const tern_json *format = format_of(f);
+    return text_of(f->doc, format, "definition").ptr &&
+           !tern_str_is(text_of(f->doc, format, "syntax"), "regex");
+}
+
+static void put_description(tern_json_writer *w, tern_str said, tern_str rules) {
     tern_strbuf text = {0};
     tern_strbuf_append(&text, said.ptr ? said.ptr : "", said.len);
-    if (rules.ptr && !is_regex) {
+    if (rules.ptr) {
         tern_strbuf_puts(&text, text.len ? "\n\nThe input's grammar:\n" : "The input's grammar:\n");
         tern_strbuf_append(&text, rules.ptr, rules.len);
     }
     if (text.len) tern_json_put_bytes(w, "description", text.ptr, text.len);
+    w->out->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+// The whole input must match.
+static void put_pattern(tern_json_writer *w, tern_str pattern) {
+    tern_strbuf text = {0};
+    tern_strbuf_puts(&text, "^(?:");
+    tern_strbuf_append(&text, pattern.ptr, pattern.len);
+    tern_strbuf_puts(&text, ")$");
+    tern_json_put_bytes(w, "pattern", tern_strbuf_text(&text), text.len);
+    w->out->failed |= text.failed;
+    tern_strbuf_free(&text);
+}
+
+void put_custom_tool(tern_json_writer *w, const fields *f, bool for_model) {
+    const tern_json *format = format_of(f);
+    const tern_str said = text_of(f->doc, f->object, "description"),
+                   how = text_of(f->doc, format, "syntax"),
+                   rules = text_of(f->doc, format, "definition");
+    const bool has_grammar = custom_has_grammar(f);
+    put_description(w, said, has_grammar && for_model ? rules : (tern_str){NULL, 0});
     tern_json_open(w, "parameters", '{');
     tern_json_put_raw(w, "type", "\"object\",\"required\":[\"input\"]");
     tern_json_put_bool(w, "additionalProperties", false);
     tern_json_open(w, "properties", '{');
     tern_json_open(w, "input", '{');
     tern_json_put_text(w, "type", "string");
-    if (is_regex) {
-        tern_strbuf_clear(&text);
-        tern_strbuf_puts(&text, "^(?:");
-        tern_strbuf_append(&text, rules.ptr, rules.len);
-        tern_strbuf_puts(&text, ")$");
-        tern_json_put_bytes(w, "pattern", tern_strbuf_text(&text), text.len);
+    if (rules.ptr && !has_grammar) put_pattern(w, rules);
+    if (has_grammar && !for_model) {
+        tern_json_open(w, "x-grammar", '{');
+        tern_json_put_bytes(w, "syntax", how.ptr ? how.ptr : "", how.len);
+        tern_json_put_bytes(w, "definition", rules.ptr, rules.len);
+        tern_json_close(w, '}');
     }
     for (int i = 0; i < 3; i++) tern_json_close(w, '}');
-    w->out->failed |= text.failed;
-    tern_strbuf_free(&text);
 }
 
 static bool offer_tool(tool_walk *walk, tern_str space, const tern_json *tool) {
@@ -131,7 +157,7 @@ static bool offer_tool(tool_walk *walk, tern_str space, const tern_json *tool) {
     const bool is_custom = tern_str_is(type, "custom");
     if (!tern_json_is(tool, TERN_JSON_OBJECT)) field_fail(o->f, "tools", "an array of objects");
     if (type.ptr && !is_custom && !tern_str_is(type, "function")) {
-        generation_leave_out(o->a, type);
+        if (o->for_model) generation_leave_out(o->a, type);
         return !f.error->status;
     }
     if (!name.len || memchr(name.ptr, 0, name.len))
@@ -145,7 +171,8 @@ static bool offer_tool(tool_walk *walk, tern_str space, const tern_json *tool) {
     o->w.out->failed |= full.failed;
     tern_strbuf_free(&full);
     if (is_custom) {
-        put_custom_tool(&o->w, f.doc, tool);
+        put_custom_tool(&o->w, &f, o->for_model);
+        o->has_grammar |= custom_has_grammar(&f);
     } else {
         for (const tern_json *key = tern_json_first(f.doc, of); key;
              key = tern_json_next(f.doc, of, key)) {
@@ -199,9 +226,12 @@ static size_t list_names(const fields *f, const tern_json *list, tern_str **name
 // all, so that the beginning of its prompt stays the same.
 static void narrow(generation *a, const fields *f, const tern_str *names, size_t n) {
     tern_json_doc doc = {0};
+    tern_strbuf all = a->allowed.len ? a->allowed : a->tools;
+    if (a->allowed.len) a->allowed = (tern_strbuf){0};
     tern_json_writer w = {.out = &a->allowed};
     size_t n_kept = 0;
-    if (tern_json_parse(&doc, tern_strbuf_text(&a->tools), a->tools.len, NULL) != TERN_OK) {
+    if (tern_json_parse(&doc, tern_strbuf_text(&all), all.len, NULL) != TERN_OK) {
+        if (all.ptr != a->tools.ptr) tern_strbuf_free(&all);
         api_fail_memory(f->error);
         return;
     }
@@ -216,6 +246,7 @@ static void narrow(generation *a, const fields *f, const tern_str *names, size_t
     }
     tern_json_close(&w, ']');
     tern_json_free(&doc);
+    if (all.ptr != a->tools.ptr) tern_strbuf_free(&all);
     if (a->allowed.failed) api_fail_memory(f->error);
     if (n_kept < n)
         api_fail(f->error, 400, NULL, "tool_choice",
@@ -249,19 +280,25 @@ bool read_allowed_tools(generation *a, const fields *f) {
     return true;
 }
 
-void responses_read_tools(request *req, const fields *f) {
-    generation *a = req->generation;
-    offer o = {a, f, {.out = &a->tools}};
+// All tools as a list; "" if there are none. Returns whether one has a grammar.
+static bool offer_all(generation *a, const fields *f, bool for_model, tern_strbuf *out) {
+    offer o = {a, f, {.out = out}, for_model, false};
     tool_walk w = {f->doc, offer_tool, &o};
-    field_array(f, "tools");
     tern_json_open(&o.w, NULL, '[');
-    const size_t n = a->tools.len;
+    const size_t n = out->len;
     if (!f->error->status) walk(&w, f->object);
-    if (a->tools.len == n)
-        tern_strbuf_clear(&a->tools);
+    if (out->len == n)
+        tern_strbuf_clear(out);
     else
         tern_json_close(&o.w, ']');
-    if (a->tools.failed) api_fail_memory(f->error);
+    if (out->failed) api_fail_memory(f->error);
+    return o.has_grammar;
+}
+
+void responses_read_tools(request *req, const fields *f) {
+    generation *a = req->generation;
+    field_array(f, "tools");
+    if (offer_all(a, f, true, &a->tools)) offer_all(a, f, false, &a->allowed);
     a->one_call = !field_bool(f, "parallel_tool_calls", true);
     openai_read_tool_choice(a, f);
 }

@@ -71,40 +71,47 @@ void openai_read_tool_choice(generation *a, const fields *f) {
     tern_strbuf_free(&full);
 }
 
-// A custom tool is offered as a function whose one argument is its input.
-static void put_tool(tern_json_writer *w, const fields *f, const tern_json *tool) {
-    const tern_json *custom = tern_json_get(f->doc, tool, "custom");
+// A custom tool is offered as a function whose one argument is its input. Returns whether it has a
+// grammar.
+static bool put_tool(tern_json_writer *w, const fields *f, const tern_json *tool, bool for_model) {
+    const tern_json *inner = tern_json_get(f->doc, tool, "custom");
+    const fields custom = {f->doc, inner ? inner : tool, "tools.", f->error};
     if (!tern_str_is(tern_json_str(tern_json_get(f->doc, tool, "type")), "custom")) {
         tern_json_put_value(w, NULL, f->doc, tool);
-        return;
+        return false;
     }
-    const tern_str name = tern_json_str(tern_json_get(f->doc, custom ? custom : tool, "name"));
+    const tern_str name = tern_json_str(tern_json_get(f->doc, custom.object, "name"));
     tern_json_open(w, NULL, '{');
     tern_json_put_text(w, "type", "function");
     tern_json_open(w, "function", '{');
     tern_json_put_bytes(w, "name", name.ptr ? name.ptr : "", name.len);
-    put_custom_tool(w, f->doc, custom ? custom : tool);
+    put_custom_tool(w, &custom, for_model);
     tern_json_close(w, '}');
     tern_json_close(w, '}');
+    return custom_has_grammar(&custom);
+}
+
+static bool put_tools(generation *a, const fields *f, const tern_json *tools, bool for_model) {
+    tern_json_writer w = {.out = for_model ? &a->tools : &a->allowed};
+    bool has_grammar = false;
+    tern_json_open(&w, NULL, '[');
+    for (const tern_json *tool = tern_json_first(f->doc, tools); tool && !f->error->status;
+         tool = tern_json_next(f->doc, tools, tool)) {
+        const tern_json *function = tern_json_get(f->doc, tool, "function");
+        if (!names_a_function(f, tool)) field_fail(f, "tools", "an array of functions with names");
+        a->is_strict |=
+            tern_json_bool(tern_json_get(f->doc, function ? function : tool, "strict"), false);
+        has_grammar |= put_tool(&w, f, tool, for_model);
+    }
+    tern_json_close(&w, ']');
+    if (w.out->failed) api_fail_memory(f->error);
+    return has_grammar;
 }
 
 void openai_read_tools(request *req, const fields *f) {
     generation *a = req->generation;
     const tern_json *tools = field_array(f, "tools");
-    if (tools && tools->n > 0) {
-        tern_json_writer w = {.out = &a->tools};
-        tern_json_open(&w, NULL, '[');
-        for (const tern_json *tool = tern_json_first(f->doc, tools); tool && !f->error->status;
-             tool = tern_json_next(f->doc, tools, tool)) {
-            const tern_json *function = tern_json_get(f->doc, tool, "function");
-            if (!names_a_function(f, tool))
-                field_fail(f, "tools", "an array of functions with names");
-            a->is_strict |=
-                tern_json_bool(tern_json_get(f->doc, function ? function : tool, "strict"), false);
-            put_tool(&w, f, tool);
-        }
-        tern_json_close(&w, ']');
-    }
+    if (tools && tools->n > 0 && put_tools(a, f, tools, true)) put_tools(a, f, tools, false);
     a->one_call = !field_bool(f, "parallel_tool_calls", true);
     openai_read_tool_choice(a, f);
 }
