@@ -38,6 +38,9 @@ static const about abouts[] = {
     {"/v1/completions", "OpenAI", "Continue a text, or fill in before a suffix",
      "prompt:any! suffix:string max_tokens:integer temperature:number logprobs:integer "
      "echo:boolean stream:boolean"},
+    {"/v1/fim/completions", "Mistral", "Fill in between a prompt and a suffix",
+     "prompt:string! suffix:string max_tokens:integer temperature:number random_seed:integer "
+     "stream:boolean"},
     {"/v1/responses", "OpenAI", "Answer a list of items",
      "input:any! instructions:string tools:array max_output_tokens:integer stream:boolean"},
     {"/v1/responses/input_tokens", "OpenAI", "Count the tokens of such a request",

@@ -28,6 +28,7 @@ static const shape shapes[] = {
     {"/v1/messages", IN_SYSTEM, "messages", NULL, "stop_sequences", false},
     {"/v1/messages/count_tokens", IN_SYSTEM, "messages", NULL, NULL, false},
     {"/v1/completions", NOWHERE, NULL, "max_tokens", "stop", false},
+    {"/v1/fim/completions", NOWHERE, NULL, "max_tokens", "stop", false},
     {"/completion", NOWHERE, NULL, "n_predict", "stop", false},
     {"/completions", NOWHERE, NULL, "n_predict", "stop", false},
     {"/infill", NOWHERE, NULL, "n_predict", "stop", false},

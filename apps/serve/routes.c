@@ -33,6 +33,7 @@ static const route routes[] = {
     {"POST", "/v1/chat/completions", &error_format_openai, openai_chat, NEEDS_MODEL},
     {"POST", "/chat/completions", &error_format_openai, openai_chat, NEEDS_MODEL},
     {"POST", "/v1/completions", &error_format_openai, openai_completions, NEEDS_MODEL},
+    {"POST", "/v1/fim/completions", &error_format_openai, mistral_fim, NEEDS_MODEL},
     {"POST", "/v1/responses", &error_format_openai, openai_responses, NEEDS_MODEL},
     {"POST", "/v1/responses/input_tokens", &error_format_openai, openai_count_tokens, NEEDS_MODEL},
     {"POST", "/v1/embeddings", &error_format_openai, openai_embeddings, NEEDS_MODEL},

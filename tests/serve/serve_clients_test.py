@@ -455,6 +455,12 @@ def test_filling_in():
     status, got = s.post("/infill", dict(VIM, **at))
     check(status == 200 and set(got) == set(VIM["response_fields"]) - {"nothing/like_it"} and got["content"] == FILLED, got)
     check(s.post("/infill", dict(WARM, input_extra=files)) == (200, {}))
+    fim = {"model": "fim", "prompt": before, "suffix": after, "temperature": 0, "random_seed": 5, "max_tokens": 40}  # Mistral's
+    status, got = s.post("/v1/fim/completions", fim)
+    check(status == 200 and got["object"] == "chat.completion" and got["choices"][0]["message"]["content"] == FILLED, got)
+    check(got["usage"]["prompt_tokens"] == len(ids("<|fim_prefix|>", before, "<|fim_suffix|>", after, "<|fim_middle|>")), got)
+    check("".join(c["delta"].get("content", "") for e in s.stream("/v1/fim/completions", fim) for c in e["choices"]) == FILLED)
+    check(s.post("/v1/fim/completions", dict(fim, suffix=None))[0] == 200 and s.post("/v1/fim/completions", dict(fim, prompt=None))[0] == 400)
     check(s.post("/infill", dict(VIM, **at, n_cmpl=2))[1][1]["content"] == FILLED)
     last = s.stream("/infill", dict(VIM, **at))[-1]
     check(last["truncated"] is False and "stop" not in last, last)
@@ -500,7 +506,7 @@ def test_marks_that_the_file_names():
 
 
 def test_filling_in_without_the_marks(s):
-    for path, body, status in (("/infill", {"input_prefix": "a", "input_suffix": "b"}, 501), ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400),
+    for path, body, status in (("/infill", {"input_prefix": "a", "input_suffix": "b"}, 501), ("/v1/fim/completions", {"prompt": "a"}, 400), ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400),
                                ("/api/generate", {"prompt": "a", "suffix": "b"}, 400)):
         got = s.post(path, body)
         check(got[0] == status and "'stories' does not fill in" in str(got[1]) and "a prefix a suffix a middle" in str(got[1]), path, got)

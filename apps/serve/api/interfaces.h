@@ -8,6 +8,7 @@
 // OpenAI
 void openai_chat(request *req);
 void openai_completions(request *req);
+void mistral_fim(request *req); // openai_chat.c
 void openai_responses(request *req);
 void openai_count_tokens(request *req); // of a request to /v1/responses
 void openai_models(request *req);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "apps/serve/request/answer_forms.h"
+#include "apps/serve/api/infill.h"
 #include "apps/serve/api/interfaces.h"
 #include "apps/serve/request/request_sounds.h"
 
@@ -282,5 +283,26 @@ void openai_chat(request *req) {
     openai_read_ending(req, &f, &prefill);
     generation_add_chat(req, &m, prefill, &e);
     messages_free(&m);
+    generation_begin(req, &e);
+}
+
+// Mistral's: text between a prompt and a suffix, answered as chats are.
+void mistral_fim(request *req) {
+    api_error e = {0};
+    fields f;
+    generation *a = generation_start(req, &writer, &f, &e);
+    if (!a) return;
+    generation_read_model(req, &f);
+    generation_read_sampling(req, &f, 2);
+    if (field_any(&f, "random_seed")) generation_read_seed(req, &f, "random_seed");
+    generation_read_max_tokens(req, &f, "max_tokens");
+    generation_read_stops(req, &f, "stop", 16);
+    a->stream = field_bool(&f, "stream", false);
+    openai_refuse_unsupported(&f);
+    generation_read_formats(req, &f);
+    const infill_wanted w = {.prefix = field_text(&f, "prompt"),
+                             .suffix = field_text(&f, "suffix")};
+    if (!w.prefix.ptr) field_fail(&f, "prompt", "a string");
+    generation_add_infill(req, &w, &f);
     generation_begin(req, &e);
 }
