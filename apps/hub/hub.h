@@ -121,6 +121,35 @@ typedef struct hub_offer {
 } hub_offer;
 tern_status hub_look(const hub_pull_desc *desc, hub_offer *out, tern_error *err);
 
+// ---- Uploads (hub_blob.c) ----------------------------------------------------------------------
+
+// Files that models are made of, by their SHA-256: FOLDER/.blobs/sha256-DIGEST. They are there once
+// they are whole, and for a day at least if no model is made of them.
+typedef struct hub_blob hub_blob; // being received
+typedef struct hub_blob_desc {
+    const char *folder, *digest; // of models; 64 digits
+    uint64_t n_bytes;            // of the file; 0: not known
+    uint64_t bytes_max;          // that the folder may have; 0: what the disk has room for
+} hub_blob_desc;
+bool hub_digest_is_valid(const char *hex, size_t n);
+bool hub_blob_exists(const char *folder, const char *digest);
+tern_status hub_blob_open(hub_blob **out, const hub_blob_desc *desc, tern_error *err);
+tern_status hub_blob_write(hub_blob *b, const void *bytes, size_t n, tern_error *err);
+tern_status hub_blob_end(hub_blob *b, tern_error *err); // checks the digest, and keeps the file
+void hub_blob_drop(hub_blob *b); // frees it, and removes what was not kept; NULL is allowed
+
+typedef struct hub_blob_file {
+    const char *name, *digest; // in the model's folder
+} hub_blob_file;
+typedef struct hub_install {
+    const char *name; // of the model: its path in the folder, without ".gguf"
+    const hub_blob_file *files;
+    size_t n_files;
+} hub_install;
+// Makes a model of blobs, which are moved: one GGUF file, or a folder's config.json, safetensors
+// and tokenizer. If it could not be opened, nothing changes.
+tern_status hub_install_blobs(const char *folder, const hub_install *m, tern_error *err);
+
 // The models that a running `tern serve`, or another server with Ollama's API, has in memory.
 typedef struct hub_running {
     char *name, *until; // until: when it is unloaded if not used; "": never

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include "apps/serve/request/generation_request.h"
 #include "apps/serve/request/away.h"
+#include "apps/serve/request/long_body.h"
 #include "apps/serve/loop.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"
@@ -35,6 +36,7 @@ struct connection {
     // when bytes were last sent, or began to wait to be sent.
     uint64_t since, moved;
     bool in_request, continued, closing, lingers, is_doomed;
+    bool is_writing; // a piece of its upload: nothing is read meanwhile
 };
 
 static void free_connection(connection *c) {
@@ -110,7 +112,9 @@ static void sink_give(void *to, tern_strbuf *text) {
     else
         sink_write(to, text->ptr, text->len);
 }
-static const sink socket_sink = {.write = sink_write, .end = sink_end, .give = sink_give};
+static void sink_more(void *to);
+static const sink socket_sink = {
+    .write = sink_write, .end = sink_end, .give = sink_give, .more = sink_more};
 
 static void log_request(const connection *c, const request *req) {
     tern_strbuf path = {0}, model = {0};
@@ -230,6 +234,15 @@ static void weigh_body(connection *c) {
         refuse_inflight(c, req);
 }
 
+// What has come of an upload is written.
+static void write_piece(connection *c) {
+    http_reader *r = &c->reader;
+    if (!c->coming || !c->coming->upload || r->discards || r->body.len < UPLOAD_PIECE) return;
+    r->n_discarded += r->body.len;
+    c->is_writing = true;
+    upload_take(c->coming, &r->body);
+}
+
 // Answers "Expect: 100-continue", once.
 static void continue_body(connection *c) {
     static const char leave[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -246,7 +259,8 @@ static void continue_body(connection *c) {
 static void read_some(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->socket);
     if (c->lingers) evbuffer_drain(in, evbuffer_get_length(in));
-    for (size_t n; !c->request && !c->closing && (n = evbuffer_get_length(in)) > 0;) {
+    for (size_t n;
+         !c->request && !c->closing && !c->is_writing && (n = evbuffer_get_length(in)) > 0;) {
         size_t used;
         const char *bytes = (const char *)evbuffer_pullup(in, -1);
         if (!bytes) {
@@ -259,8 +273,28 @@ static void read_some(connection *c) {
         if (p == HTTP_REFUSED) refuse(c);
         if (p == HTTP_MORE) continue_body(c);
         evbuffer_drain(in, used);
+        if (p == HTTP_MORE) write_piece(c);
         if (p == HTTP_READY) begin_request(c);
     }
+}
+
+static void sink_more(void *to) {
+    connection *c = to;
+    request *req = c->coming;
+    api_error e = {0};
+    c->is_writing = false;
+    c->since = c->loop->ticks; // each piece has its own time
+    if (!req->refusal && !req->body_failed) {
+        read_some(c);
+        return;
+    }
+    if (req->refusal) e = *req->refusal;
+    if (req->body_failed) api_fail_memory(&e);
+    tern_free(req->refusal);
+    req->refusal = NULL;
+    c->coming = NULL;
+    c->reader.has_length = false; // the rest is not awaited
+    refuse_early(c, req, &e);
 }
 
 static void on_read(struct bufferevent *socket, void *arg) {
@@ -394,8 +428,11 @@ void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *p
     c->client = client;
     snprintf(c->peer, sizeof c->peer, "%s", peer);
     c->since = c->moved = l->ticks;
-    c->reader.limits =
-        (http_limits){.head_bytes = 32768, .n_fields = 100, .body_bytes = l->desc->body_bytes};
+    c->reader.limits = (http_limits){.head_bytes = 32768,
+                                     .n_fields = 100,
+                                     .body_bytes = l->desc->body_bytes,
+                                     .upload_path = UPLOAD_PATH,
+                                     .upload_bytes = UINT64_MAX / 2};
     c->go_on = event_new(l->base, -1, 0, on_go_on, c);
     if (!c->go_on) {
         share_give(&l->places, client, 1);
@@ -420,6 +457,7 @@ void connection_open(loop *l, evutil_socket_t fd, uint64_t client, const char *p
 // Whether it has waited too long: for a request, for the rest of one, or for its client to read.
 static bool is_late(const connection *c) {
     double most = c->loop->desc->idle_seconds, waited = (double)(c->loop->ticks - c->since);
+    if (c->is_writing) return false;
     if (c->lingers) return waited > LINGER_SECONDS;
     if (unsent(c) > 0) return (double)(c->loop->ticks - c->moved) > most;
     if (c->request) return false;

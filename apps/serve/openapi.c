@@ -66,9 +66,11 @@ static const about abouts[] = {
     {"/api/show", "Ollama", "What a model is", "model:string!"},
     {"/api/pull", "Ollama", "Download a model", "model:string! stream:boolean"},
     {"/api/create", "Ollama", "Name a model with a system message and parameters",
-     "model:string! from:string! system:string messages:array parameters:object stream:boolean"},
+     "model:string! from:string files:object system:string messages:array parameters:object "
+     "stream:boolean"},
     {"/api/copy", "Ollama", "Give a model another name", "source:string! destination:string!"},
     {"/api/delete", "Ollama", "Delete a model", "model:string!"},
+    {"/api/blobs/", "Ollama", "A file, by its digest, to create a model from", NULL},
     {"/api/push", "Ollama", "Refused: there is no registry", "model:string!"},
     {"/api/version", "Ollama", "The level of Ollama's interface", NULL},
     {"/completion", "llama-server", "Continue a text", COMPLETION},
@@ -178,7 +180,10 @@ static void put_operation(tern_json_writer *w, const route *r) {
         tern_json_put_raw(w, "parameters",
                           "[{\"name\":\"name\",\"in\":\"path\",\"required\":true,"
                           "\"schema\":{\"type\":\"string\"}}]");
-    if (a && a->fields && strcmp(r->method, "GET") != 0) put_body(w, r, a->fields);
+    if (r->needs == NEEDS_UPLOAD)
+        tern_json_put_raw(w, "requestBody", "{\"content\":{\"application/octet-stream\":{}}}");
+    else if (a && a->fields && strcmp(r->method, "GET") != 0)
+        put_body(w, r, a->fields);
     if (r->needs == NEEDS_NOTHING) tern_json_put_raw(w, "security", "[]");
     tern_json_put_raw(w, "responses",
                       "{\"200\":{\"description\":\"The answer\"},"
@@ -210,6 +215,7 @@ void serve_openapi(request *req) {
             put_operation(&w, r);
         tern_json_close(&w, '}');
     }
+    tern_json_close(&w, '}');
     tern_json_close(&w, '}');
     tern_json_close(&w, '}');
     reply_json(req, &out);

@@ -7,6 +7,7 @@
 typedef enum route_needs {
     NEEDS_NOTHING, // not even a key
     NEEDS_KEY,
+    NEEDS_UPLOAD,      // and the body is written as it comes (long_body.h)
     NEEDS_NAME,        // a model's name; the model need not be open
     NEEDS_MODEL,       // open
     NEEDS_MODEL_ALONE, // open; the body may be empty

@@ -55,6 +55,8 @@ static const route routes[] = {
     {"POST", "/api/create", &error_format_ollama, ollama_create, NEEDS_KEY},
     {"POST", "/api/copy", &error_format_ollama, ollama_copy, NEEDS_KEY},
     {"DELETE", "/api/delete", &error_format_ollama, ollama_delete, NEEDS_KEY},
+    {"GET", "/api/blobs/", &error_format_ollama, ollama_look_at_blob, NEEDS_KEY}, // and HEAD
+    {"POST", "/api/blobs/", &error_format_ollama, ollama_take_blob, NEEDS_UPLOAD},
     {"POST", "/api/push", &error_format_ollama, ollama_push, NEEDS_KEY},
     {"GET", "/api/version", &error_format_ollama, ollama_version, NEEDS_KEY},
     {"POST", "/completion", &error_format_llama, llama_completion, NEEDS_MODEL},
@@ -242,7 +244,9 @@ static void screen(request *req, api_error *e) {
     if (e->status || !check_origin(req, e) || tern_str_is(req->http->method, "OPTIONS")) return;
     if (r) {
         req->error_format = r->error_format;
-        if (check_key(req, r, e) && check_loaded(req, r, e)) encoding_read(req, e);
+        if (check_key(req, r, e) && check_loaded(req, r, e) && encoding_read(req, e) &&
+            r->needs == NEEDS_UPLOAD)
+            ollama_begin_blob(req, e);
     } else if (other) {
         req->allow = !strcmp(other->method, "GET")      ? "GET, HEAD, OPTIONS"
                      : !strcmp(other->method, "DELETE") ? "DELETE, OPTIONS"
@@ -282,7 +286,7 @@ void request_begin(request *req) {
     req->refusal = NULL;
     if (!e.status && tern_str_is(req->http->method, "OPTIONS"))
         reply_preflight(req);
-    else if (!e.status && request_takes_body(req))
+    else if (!e.status && request_takes_body(req) && !req->upload)
         body_read_then(req, go_on);
     else
         go_on(req, &e);

@@ -78,6 +78,9 @@ void ollama_create(request *req);
 void ollama_copy(request *req);
 void ollama_delete(request *req);
 void ollama_push(request *req);
+void ollama_look_at_blob(request *req);
+void ollama_begin_blob(request *req, api_error *e); // once its head is there
+void ollama_take_blob(request *req);
 
 // llama-server
 void llama_completion(request *req);

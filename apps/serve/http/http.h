@@ -14,7 +14,9 @@
 typedef struct http_limits {
     size_t head_bytes; // request line and fields together; a body's trailers may have as many again
     size_t n_fields;
-    size_t body_bytes; // decoded
+    uint64_t body_bytes;     // decoded
+    const char *upload_path; // requests to paths below it have other bodies; NULL: none do
+    uint64_t upload_bytes;
 } http_limits;
 
 typedef struct http_field {
@@ -75,9 +77,9 @@ typedef struct http_reader {
     size_t line;      // where the line that is being read begins
     size_t n_trailer; // bytes of trailers so far
     bool skipped_line, is_chunked, has_length;
-    bool discards; // the body is skipped and stays empty
-    uint64_t n_discarded;
-    uint64_t left; // bytes of the body or the chunk
+    bool discards;        // the body is skipped and stays empty
+    uint64_t n_discarded; // of the body, or taken out of it
+    uint64_t left;        // bytes of the body or the chunk
     tern_strbuf body;
     http_span method, path, query, host;
     http_field_span *spans; // [request.n_fields]

@@ -121,6 +121,13 @@ static http_progress split_field(http_reader *r, http_span line, http_field_span
     return HTTP_MORE;
 }
 
+static uint64_t body_max(const http_reader *r) {
+    const tern_str path = text_of(r, r->path);
+    const size_t n = r->limits.upload_path ? strlen(r->limits.upload_path) : 0;
+    const bool is_upload = n && path.len > n && !memcmp(path.ptr, r->limits.upload_path, n);
+    return is_upload ? r->limits.upload_bytes : r->limits.body_bytes;
+}
+
 // Digits alone: no sign, no list, no blanks within.
 static http_progress take_length(http_reader *r, tern_str value) {
     uint64_t n = 0;
@@ -132,7 +139,7 @@ static http_progress take_length(http_reader *r, tern_str value) {
         if (n > UINT64_MAX / 10 - 1) return refuse(r, 413, "the body is too long");
         n = n * 10 + (uint64_t)(value.ptr[i] - '0');
     }
-    if (n > r->limits.body_bytes) return refuse(r, 413, "the body is too long");
+    if (n > body_max(r)) return refuse(r, 413, "the body is too long");
     r->left = n;
     return HTTP_MORE;
 }
@@ -224,7 +231,7 @@ static http_progress take_chunk_size(http_reader *r, tern_str line) {
         return refuse(r, 400, "the size of a chunk is not a number");
     for (size_t i = n; i < line.len; i++)
         if (!is_value_char(line.ptr[i])) return refuse(r, 400, "a control character in a chunk");
-    if (size > r->limits.body_bytes - r->body.len - r->n_discarded)
+    if (size > body_max(r) - r->body.len - r->n_discarded)
         return refuse(r, 413, "the body is too long");
     r->left = size;
     r->place = size > 0 ? HTTP_AT_CHUNK : HTTP_AT_TRAILER;

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include "apps/serve/request/long_body.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 
@@ -124,11 +125,13 @@ static void free_request(request *req) {
     tern_strbuf_free(&req->text);
     tern_strbuf_free(&req->merged);
     http_reader_free(&req->reader);
+    upload_free(req->upload);
+    req->upload = NULL;
 }
 
 // Freeing long buffers takes a while, too.
 static bool is_freed_away(request *req) {
-    bool is_long = req->text.capacity + req->reader.body.capacity > SHORT_BYTES;
+    bool is_long = req->upload || req->text.capacity + req->reader.body.capacity > SHORT_BYTES;
     if (!is_long || req->is_emptied || !req->server->readers) return false;
     req->is_emptied = true;
     req->is_left = req->is_away = true;

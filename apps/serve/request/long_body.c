@@ -1,5 +1,6 @@
 #include "apps/serve/request/long_body.h"
 
+#include <stdlib.h>
 #include <string.h>
 #if TERN_ZLIB
 #include <zlib.h>
@@ -159,4 +160,88 @@ void body_read_then(request *req, void (*with_body)(request *req, api_error *e))
     size_t n = req->encoding ? SHORT_BYTES + 1 : req->http->body.len + req->text.len;
     req->n_body = n;
     request_do(req, n, read_it, go_on);
+}
+
+// ---- Uploads -----------------------------------------------------------------------------------
+
+typedef struct upload {
+    hub_blob *blob; // NULL: nothing is written yet
+    hub_blob_desc desc;
+    char digest[65];
+    void (*then)(request *req);
+} upload;
+
+void upload_begin(request *req, tern_str digest, api_error *e) {
+    const tern_str length = http_field_of(req->http, "content-length");
+    upload *u = e->status ? NULL : tern_alloc(TERN_MEM_SESSION, sizeof *u);
+    if (e->status) return;
+    if (!u) {
+        api_fail_memory(e);
+        return;
+    }
+    memcpy(u->digest, digest.ptr, sizeof u->digest - 1);
+    u->desc = (hub_blob_desc){.folder = req->server->desc->folder,
+                              .digest = u->digest,
+                              .n_bytes = length.len ? strtoull(length.ptr, NULL, 10) : 0,
+                              .bytes_max = req->server->desc->manage_bytes};
+    req->upload = u;
+}
+
+void upload_free(upload *u) {
+    if (u) hub_blob_drop(u->blob);
+    tern_free(u);
+}
+
+static void refuse(request *req, const tern_error *err) {
+    req->refusal = tern_alloc(TERN_MEM_SESSION, sizeof *req->refusal);
+    if (req->refusal)
+        api_fail_status(req->refusal, err, NULL);
+    else
+        req->body_failed = true;
+}
+
+static tern_status put(upload *u, tern_str bytes, tern_error *err) {
+    if (!u->blob) TERN_TRY(hub_blob_open(&u->blob, &u->desc, err));
+    return hub_blob_write(u->blob, bytes.ptr, bytes.len, err);
+}
+
+static void write_piece(request *req) {
+    tern_error err = {0};
+    if (put(req->upload, (tern_str){req->text.ptr, req->text.len}, &err) != TERN_OK)
+        refuse(req, &err);
+    tern_strbuf_free(&req->text);
+}
+
+static void wrote_piece(request *req) { req->sink->more(req->to); }
+
+void upload_take(request *req, tern_strbuf *piece) {
+    req->text = *piece;
+    *piece = (tern_strbuf){0};
+    request_do_away(req, req->server->readers, true, write_piece, wrote_piece);
+}
+
+static void write_rest(request *req) {
+    tern_error err = {0};
+    tern_status status = put(req->upload, req->http->body, &err);
+    if (status == TERN_OK) status = hub_blob_end(req->upload->blob, &err);
+    if (status != TERN_OK) refuse(req, &err);
+    hub_blob_drop(req->upload->blob);
+    req->upload->blob = NULL;
+}
+
+static void wrote_rest(request *req) {
+    api_error e = {0};
+    if (req->refusal) e = *req->refusal;
+    if (req->body_failed) api_fail_memory(&e);
+    tern_free(req->refusal);
+    req->refusal = NULL;
+    if (e.status)
+        reply_error(req, &e);
+    else
+        req->upload->then(req);
+}
+
+void upload_end(request *req, void (*then)(request *req)) {
+    req->upload->then = then;
+    request_do_away(req, req->server->readers, true, write_rest, wrote_rest);
 }

@@ -68,7 +68,8 @@ typedef struct sink {
     void (*end)(void *to); // the answer is complete, or broken
     // Like write, for a long text, which the sink takes over; NULL: use write.
     void (*give)(void *to, tern_strbuf *text);
-    bool is_plain; // it takes lines: only bodies and pieces of streams, without HTTP
+    void (*more)(void *to); // the piece of a body that it gave is written; of sockets alone
+    bool is_plain;          // it takes lines: only bodies and pieces of streams, without HTTP
 } sink;
 
 struct request {
@@ -111,6 +112,7 @@ struct request {
     void (*stop)(request *req); // called instead of `then`, if the loop's thread wants it to end
     tern_strbuf said;           // what the work wrote
     struct texts *texts;        // the texts whose vectors it asks for (texts.h)
+    struct upload *upload;      // its body is written to disk as it comes (long_body.h)
     struct heard *heard;        // its recordings, transcribed (request_sounds.h); NULL: none
     tasks *tasks;               // the tasks that `task` is submitted to
     served *task_model;

@@ -9,6 +9,9 @@
 // and handle is called at once.
 void ollama_with_model(request *req, const char *content, void (*handle)(request *req));
 
+// Whether the client may change which models there are. False: e says why.
+bool ollama_may_manage(const request *req, api_error *e);
+
 void ollama_time(char out[40]);    // now, as RFC 3339 with a fraction
 double ollama_since(double began); // seconds
 

@@ -1,10 +1,11 @@
-// Ollama's interface, changing which models there are: /api/pull, create, copy, delete, push. Only
-// for clients that may (may_manage); only within the models folder. Files are written and removed
-// by tasks.
+// Ollama's interface, changing which models there are: /api/pull, create, copy, delete, push, and
+// blobs, the files to create from. Only for clients that may (ollama_may_manage); only within
+// the models folder. Files are written and removed by tasks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "apps/serve/api/interfaces.h"
+#include "apps/serve/api/ollama/ollama.h"
 #include "apps/serve/http/keys.h"
 #include "apps/serve/http/serve_log.h"
 #include "apps/serve/request/away.h"
@@ -17,7 +18,11 @@ typedef struct managing { // owns all until it is done
     const serve_desc *desc;
     tasks *tasks;
     char *name;       // a model's or a preset's
-    tern_strbuf json; // of a preset
+    tern_strbuf json; // of a preset; "": there is none
+    char *weights;    // the name of a model that is made of these blobs; NULL: none is
+    hub_blob_file *files;
+    size_t n_files;
+    tern_strbuf room; // their names and digests
     bool streams;
     tern_error err;
     // A pull's; what follows is under the lock.
@@ -29,7 +34,7 @@ typedef struct managing { // owns all until it is done
 
 // ---- Who may -----------------------------------------------------------------------------------
 
-static bool may_manage(const request *req, api_error *e) {
+bool ollama_may_manage(const request *req, api_error *e) {
     const serve_desc *d = req->server->desc;
     const char *refusal = manage_refusal(d, req->http);
     if (refusal)
@@ -65,6 +70,9 @@ static void free_managing(managing *m) {
     if (!m) return;
     tern_mutex_free(&m->lock);
     tern_strbuf_free(&m->json);
+    tern_strbuf_free(&m->room);
+    tern_free(m->files);
+    tern_free(m->weights);
     tern_free(m->name);
     tern_free(m);
 }
@@ -88,7 +96,7 @@ static managing *new_managing(request *req, tern_str name, void (*run)(task *e),
 
 // Takes ownership.
 static void begin(request *req, managing *m, api_error *e) {
-    if (m && m->json.failed) api_fail_memory(e);
+    if (m && (m->json.failed || m->room.failed)) api_fail_memory(e);
     if (!e->status) {
         request_run(req, req->server->managers, &m->task, NULL);
         return;
@@ -239,7 +247,7 @@ static void send_progress(task *e) {
 void ollama_pull(request *req) {
     api_error e = {0};
     const fields f = fields_of_body(req, &e);
-    const tern_str name = may_manage(req, &e) ? read_name(&f, "model") : (tern_str){NULL, 0};
+    const tern_str name = ollama_may_manage(req, &e) ? read_name(&f, "model") : (tern_str){NULL, 0};
     const bool streams = field_bool(&f, "stream", true);
     if (!e.status && !req->server->desc->pull)
         api_fail(&e, 501, NULL, NULL, "this server was built without libcurl, and cannot download");
@@ -267,7 +275,7 @@ static void run_delete_preset(task *e) {
 void ollama_delete(request *req) {
     api_error e = {0};
     const fields f = fields_of_body(req, &e);
-    tern_str name = may_manage(req, &e) ? read_name(&f, "model") : (tern_str){NULL, 0};
+    tern_str name = ollama_may_manage(req, &e) ? read_name(&f, "model") : (tern_str){NULL, 0};
     const preset *p = e.status ? NULL : registry_preset(req->server->registry, name);
     served *s = e.status || p ? NULL : find_exactly(req, name);
     if (p)
@@ -289,6 +297,9 @@ void ollama_delete(request *req) {
 
 static void run_write(task *e) {
     managing *m = (managing *)e;
+    const hub_install made = {m->weights, m->files, m->n_files};
+    if (m->weights && hub_install_blobs(m->desc->folder, &made, &m->err) != TERN_OK) return;
+    if (!m->json.len) return;
     preset_write(m->desc->folder, (tern_str){m->name, strlen(m->name)}, &m->json, &m->err);
 }
 
@@ -309,13 +320,13 @@ static const char *const members[] = {"system", "messages", "parameters", "licen
 
 // {"name", "from"} and the members that the request has, else those of the preset that it is made
 // from. It stays open.
-static void put_preset(managing *m, const fields *f, const served *from, const preset *other) {
+static void put_preset(managing *m, const fields *f, const char *from, const preset *other) {
     tern_json_writer w = {.out = &m->json};
     tern_json_doc doc = {0};
     if (other) m->json.failed |= tern_json_parse(&doc, other->json, other->n_json, NULL) != TERN_OK;
     tern_json_open(&w, NULL, '{');
     tern_json_put_text(&w, "name", m->name);
-    tern_json_put_text(&w, "from", from->about.name);
+    tern_json_put_text(&w, "from", from);
     for (size_t i = 0; i < N_MEMBERS; i++) {
         const tern_json *own = f ? field_any(f, members[i]) : NULL;
         const tern_json *old = other ? tern_json_get(&doc, tern_json_root(&doc), members[i]) : NULL;
@@ -347,13 +358,13 @@ void ollama_copy(request *req) {
     api_error e = {0};
     const fields f = fields_of_body(req, &e);
     const preset *other = NULL;
-    const bool may = may_manage(req, &e);
+    const bool may = ollama_may_manage(req, &e);
     const tern_str from = may ? read_name(&f, "source") : (tern_str){NULL, 0},
                    to = may ? read_name(&f, "destination") : (tern_str){NULL, 0};
     const served *s = find_source(req, &f, "source", from, &other);
     check_new_name(req, &f, "destination", to);
     managing *m = new_managing(req, name_without_latest(to), run_write, &e);
-    if (m) put_preset(m, NULL, s, other);
+    if (m) put_preset(m, NULL, s->about.name, other);
     begin(req, m, &e);
 }
 
@@ -421,7 +432,6 @@ static void refuse_others(const fields *f) {
     } rows[] = {
         {"template", "a model has the template of its file (tern serve --chat-template)"},
         {"adapters", "a model is opened with its adapters (tern serve --lora)"},
-        {"files", "files are put into the models folder, or pulled"},
         {"quantize", "tern convert does this"},
         {"modelfile", "its parts are fields: 'from', 'system', 'parameters', 'messages'"},
         {"path", "its parts are fields: 'from', 'system', 'parameters', 'messages'"},
@@ -434,15 +444,72 @@ static void refuse_others(const fields *f) {
     }
 }
 
+// ---- Models of files ---------------------------------------------------------------------------
+
+#define FILES_MAX 256
+
+// {"model.gguf": "sha256:...", ...}. A name or digest is a place in m->room until all are there.
+static void read_files(managing *m, const fields *f, const tern_json *files) {
+    size_t at = 0;
+    for (const tern_json *key = tern_json_first(f->doc, files); key && !f->error->status;
+         key = tern_json_next(f->doc, files, key)) {
+        const tern_str name = tern_json_str(key),
+                       digest = tern_json_str(tern_json_value_of(f->doc, key));
+        const bool is_digest = digest.len == 71 && !memcmp(digest.ptr, "sha256:", 7) &&
+                               hub_digest_is_valid(digest.ptr + 7, 64);
+        if (!is_digest || !name.len || name.len > 255 || memchr(name.ptr, 0, name.len))
+            field_fail(f, "files", "names of files, each with its \"sha256:...\"");
+        tern_strbuf_append(&m->room, name.ptr, name.len);
+        tern_strbuf_putc(&m->room, 0);
+        if (is_digest) tern_strbuf_append(&m->room, digest.ptr + 7, 64);
+        tern_strbuf_putc(&m->room, 0);
+    }
+    m->files = tern_alloc_array(TERN_MEM_SESSION, files->n, sizeof *m->files);
+    if (!m->files || m->room.failed) api_fail_memory(f->error);
+    if (f->error->status) return;
+    for (; m->n_files < files->n; m->n_files++) {
+        const char *name = m->room.ptr + at, *digest = name + strlen(name) + 1;
+        m->files[m->n_files] = (hub_blob_file){name, digest};
+        at = (size_t)(digest - m->room.ptr) + 65;
+    }
+}
+
+// A model has the request's name if that is a file's and says all; else a preset has, and the model
+// is "NAME-weights".
+static void name_weights(managing *m, const fields *f) {
+    bool has_more = strchr(m->name, ':') != NULL;
+    for (size_t i = 0; i < N_MEMBERS; i++) has_more |= field_any(f, members[i]) != NULL;
+    tern_strbuf b = {0};
+    for (const char *c = m->name; *c; c++) tern_strbuf_putc(&b, *c == ':' ? '-' : *c);
+    if (has_more) tern_strbuf_puts(&b, "-weights");
+    m->weights = b.failed ? NULL : tern_strdup(TERN_MEM_SESSION, b.ptr);
+    tern_strbuf_free(&b);
+    if (!m->weights)
+        api_fail_memory(f->error);
+    else if (has_more)
+        put_preset(m, f, m->weights, NULL);
+}
+
+// The files of a request, if it has any. NULL: it has none, or is refused.
+static const tern_json *find_files(const fields *f) {
+    const tern_json *files = field_any(f, "files");
+    if (!files || (tern_json_is(files, TERN_JSON_OBJECT) && files->n == 0)) return NULL;
+    if (!tern_json_is(files, TERN_JSON_OBJECT) || files->n > FILES_MAX)
+        field_fail(f, "files", "an object of at most 256 files");
+    if (field_text(f, "from").len) field_fail(f, "from", "left out where there are 'files'");
+    return files;
+}
+
 void ollama_create(request *req) {
     api_error e = {0};
     const fields f = fields_of_body(req, &e);
     const preset *other = NULL;
-    const bool may = may_manage(req, &e);
+    const served *s = NULL;
+    const bool may = ollama_may_manage(req, &e);
     const tern_str name = may ? read_name(&f, "model") : (tern_str){NULL, 0};
     if (may) refuse_others(&f);
-    const tern_str from = e.status ? (tern_str){NULL, 0} : read_name(&f, "from");
-    const served *s = find_source(req, &f, "from", from, &other);
+    const tern_json *files = may ? find_files(&f) : NULL;
+    if (!files && !e.status) s = find_source(req, &f, "from", read_name(&f, "from"), &other);
     const bool streams = field_bool(&f, "stream", true);
     check_new_name(req, &f, "model", name);
     field_text(&f, "system");
@@ -451,7 +518,9 @@ void ollama_create(request *req) {
     managing *m = new_managing(req, name_without_latest(name), run_write, &e);
     if (m) {
         m->streams = streams;
-        put_preset(m, &f, s, other);
+        if (files) read_files(m, &f, files);
+        if (files) name_weights(m, &f);
+        if (s) put_preset(m, &f, s->about.name, other);
     }
     begin(req, m, &e);
 }
