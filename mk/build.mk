@@ -24,7 +24,7 @@ endef
 # A program for tests or measurements: all that it is made of, with the library's libraries.
 define link
 @echo "  link  $@"
-$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+$(Q)$(CC) $(ALL_CFLAGS) -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS)
 endef
 
 # Kernels may be compiled for speed where all else need not be.
