@@ -5,6 +5,9 @@
 
 #include "graph/graph.h"
 
+// For names with "grad." and the like in front; the graph refuses those that are too long.
+#define GRAD_NAME_BYTES (TERN_NAME_BYTES + 8)
+
 tern_vid tern_g_value(tern_graph *g, tern_value_kind kind, tern_value_type type, tern_dim dim,
                       int64_t rows, int64_t cols);
 // The value of this name (%d: the layer), created if needed.

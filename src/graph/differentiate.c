@@ -1,4 +1,4 @@
-// From a model's graph to its loss, its gradient and one step of the optimizer.
+// From a model's graph to its loss and its gradient.
 //
 // Reverse-mode differentiation, on the graph itself: for every node y = f(x), last one first, with
 // dy = dLoss/dy known, nodes are appended that compute dx = (df/dx)^T dy. If several nodes read a
@@ -32,9 +32,6 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "graph/build.h"
-
-// For names with "grad." and the like in front; the graph refuses those that are too long.
-#define GRAD_NAME_BYTES (TERN_NAME_BYTES + 8)
 
 // ---- To the loss -------------------------------------------------------------------------------
 
@@ -568,45 +565,4 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
     tern_free(d.reaches);
     g->layer = -1;
     return status == TERN_OK ? tern_graph_check(g, err) : status;
-}
-
-// ---- The optimizer -----------------------------------------------------------------------------
-
-static tern_vid state_like(tern_graph *g, const char *prefix, const tern_value *w) {
-    char name[GRAD_NAME_BYTES];
-    snprintf(name, sizeof name, "%s%s", prefix, w->name);
-    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, w->rows, w->cols);
-}
-
-static void simple_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b) {
-    tern_node *n = tern_g_node(g, op);
-    tern_g_in(g, n, a);
-    if (b >= 0) tern_g_in(g, n, b);
-}
-
-tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err) {
-    tern_vid norm2 =
-        tern_g_named(update, "grad_norm2", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
-    simple_node(update, TERN_OP_ZERO, norm2, -1);
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < g->n_values; i++) {
-            const tern_value *w = &g->values[i];
-            char name[GRAD_NAME_BYTES];
-            snprintf(name, sizeof name, "grad.%s", w->name);
-            if (w->kind != TERN_VALUE_WEIGHT || tern_graph_find(g, name) < 0) continue;
-            tern_vid grad = state_like(update, "grad.", w);
-            if (pass == 0) {
-                simple_node(update, TERN_OP_SQUARES_INTO, grad, norm2);
-                continue;
-            }
-            tern_vid weight = tern_g_named(update, w->name, TERN_VALUE_WEIGHT, TERN_VALUE_F32,
-                                           TERN_DIM_NONE, w->rows, w->cols);
-            tern_vid in[] = {weight, grad, state_like(update, "m.", w), state_like(update, "v.", w),
-                             norm2};
-            tern_node *n = tern_g_node(update, TERN_OP_ADAMW);
-            for (int k = 0; k < 5; k++) tern_g_in(update, n, in[k]);
-            if (n) n->decays = w->is_matrix || w->is_table;
-            simple_node(update, TERN_OP_ZERO, grad, -1);
-        }
-    return tern_graph_check(update, err);
 }
