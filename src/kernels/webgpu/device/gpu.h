@@ -9,6 +9,7 @@
 //   gpu_plan.c      graph -> list of dispatches
 //   ops/            the dispatches of each op
 //   gpu_token.c     the same for few tokens: fewer, larger ones
+//   gpu_shape.c     how their threads share the products
 //   gpu_page_pool.c pages of states
 //   gpu_instance.c  scratch of runs
 //   gpu_order.c     which rows of a batch are computed together, and where their pages are
