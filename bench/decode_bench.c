@@ -18,13 +18,13 @@
 // -o: the step alone, without the shares.
 // -m: three small layers instead, of two million weights.
 // -0: on the library's null device, which computes nothing: what remains is the host's part.
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/os/os_time.h"
+#include "bench/null_device.h"
 #include "kernels/single_test.h"
 #include "kernels/webgpu/device/gpu.h"
 #include "models/models.h"
@@ -462,52 +462,6 @@ static void build(bench *b, const tern_config *c) {
          &err);
 }
 
-// ---- The null device ---------------------------------------------------------------------------
-
-static struct {
-    void *library;
-    wgpu_future (*request)(wgpu_instance, const wgpu_adapter_options *, wgpu_adapter_callback);
-    uint32_t (*info)(wgpu_adapter, wgpu_adapter_info *);
-} real;
-
-static wgpu_future request_null(wgpu_instance i, const wgpu_adapter_options *o,
-                                wgpu_adapter_callback callback) {
-    wgpu_adapter_options options = *o;
-    options.backend = WGPU_BACKEND_NULL;
-    return real.request(i, &options, callback);
-}
-
-// Else it would be refused, and be given time to compute.
-static uint32_t call_it_a_gpu(wgpu_adapter a, wgpu_adapter_info *info) {
-    uint32_t status = real.info(a, info);
-    info->backend = 6; // Vulkan
-    info->type = 1;
-    info->subgroup_min = info->subgroup_max = 32;
-    return status;
-}
-
-static void *symbol_of_null(void *library, const char *name) {
-    static const struct {
-        const char *name;
-        void (*function)(void);
-    } own[] = {{"wgpuInstanceRequestAdapter", (void (*)(void))request_null},
-               {"wgpuAdapterGetInfo", (void (*)(void))call_it_a_gpu}};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcmp(name, own[i].name) == 0) return *(void **)(uintptr_t)&own[i].function;
-    return dlsym(library, name);
-}
-
-static tern_webgpu_desc desc_of_null(void) {
-    tern_webgpu_desc desc = {.library = getenv("TERN_WEBGPU_LIB"), .group = -1};
-    tern_error err = {0};
-    need(gpu_library_load(&desc, &real.library, &err), &err);
-    *(void **)&real.request = dlsym(real.library, "wgpuInstanceRequestAdapter");
-    *(void **)&real.info = dlsym(real.library, "wgpuAdapterGetInfo");
-    desc.symbol = symbol_of_null;
-    desc.symbol_user = real.library;
-    return desc;
-}
-
 int main(int argc, char **argv) {
     bench b = {.n_steps = 100, .n_tokens = 1, .n_sequences = 1};
     tern_error err = {0};
@@ -586,8 +540,8 @@ int main(int argc, char **argv) {
     c.sub_norms = c.bitlinear = !b.is_qwen3;
     b.n_layers = c.n_layers;
     build(&b, &c);
-    const tern_webgpu_desc webgpu =
-        null ? desc_of_null() : (tern_webgpu_desc){.library = getenv("TERN_WEBGPU_LIB")};
+    tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
+    if (null) need(null_device_desc(&webgpu, &err), &err);
     const tern_device_desc desc = {.webgpu = &webgpu};
     need(tern_backend_open(&tern_backend_webgpu, &b.device, &desc, &err), &err);
     fill(&b, (size_t)(c.n_embd * c.n_ff), (size_t)(c.n_vocab * c.n_embd));
