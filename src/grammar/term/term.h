@@ -200,7 +200,12 @@ tern_term tern_term_and(tern_terms *t, tern_term a, tern_term b);
 tern_term tern_term_not(tern_terms *t, tern_term a);
 tern_term tern_term_repeat(tern_terms *t, tern_term a, uint32_t min, uint32_t max);
 
-// The term of a node whose flags are filled in; for kinds that have files of their own.
+// Room for more of an array of the table, counted. False: the store has failed.
+#define TERN_TERMS_RESERVE(t, array, capacity, n, more)                                            \
+    tern_terms_reserve(t, (void **)(array), capacity, n, more, sizeof **(array))
+bool tern_terms_reserve(tern_terms *t, void **array, size_t *capacity, size_t n, size_t more,
+                        size_t each);
+// The term of a node whose flags are filled in.
 tern_term tern_term_intern(tern_terms *t, const tern_term_node *n, const tern_byteset *first);
 // What follows the first byte of a TEXT.
 tern_term tern_term_text_rest(tern_terms *t, tern_term text);
