@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/dtype/fma.h"
 #include "base/os/os_thread.h"
+#include "kernels/cpu/check_table.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "tests/support/harness.h"
 
@@ -74,6 +75,14 @@ static const char *way_name(const cpu_gemm *g) {
     return name;
 }
 
+// What surrounds C must not change.
+static void check_product(const tern_gemm_kernels *k, cpu_gemm *g, float *scratch) {
+    g->c = got;
+    memcpy(got, before, sizeof got);
+    cpu_gemm_run(k, g, scratch);
+    RIGHT(memcmp(got, expected, sizeof got) == 0, "%s %s", k->name, way_name(g));
+}
+
 // Seen to fail: a depth of 128 in the blocks; a panel's last word stored over the next panel;
 // multiply and add in place of fma.
 TEST(gemm_products_have_the_bits_of_their_contract) {
@@ -86,13 +95,10 @@ TEST(gemm_products_have_the_bits_of_their_contract) {
         cpu_gemm g = product_of(shapes[s / N_WAYS], s % N_WAYS);
         memcpy(expected, before, sizeof expected);
         reference(&g, expected);
-        g.c = got;
         for (size_t i = 0; i < n_names; i++) {
             tern_cpu_kernels k;
             REQUIRE(tern_cpu_kernels_select(names[i], &k));
-            memcpy(got, before, sizeof got); // what surrounds C must not change
-            cpu_gemm_run(k.g, &g, scratch);
-            CHECK_MSG(memcmp(got, expected, sizeof got) == 0, "%s %s", k.name, way_name(&g));
+            check_product(k.g, &g, scratch);
         }
     }
     tern_free(scratch);
@@ -184,4 +190,53 @@ TEST(gemm_bf16_products_are_right_to_their_precision) {
                   sqrt(wrong / size));
     }
     tern_free(scratch);
+}
+
+// ---- Each kernel of the table ------------------------------------------------------------------
+
+static void broken_pack_a(float *to, const float *x, size_t ld, bool along, size_t n,
+                          size_t depth) {
+    tern_gemm_kernels_scalar.pack_a(to, x, ld, along, n, depth);
+    to[0] += 1;
+}
+static void broken_pack_b(float *to, const float *x, size_t ld, bool along, size_t n,
+                          size_t depth) {
+    tern_gemm_kernels_scalar.pack_b(to, x, ld, along, n, depth);
+    to[0] += 1;
+}
+static void broken_multiply(const tern_gemm_part *c, const float *x, const float *y, size_t words) {
+    tern_gemm_kernels_scalar.multiply(c, x, y, words);
+    c->c[0] += 1;
+}
+static uint64_t broken_peak_loop(void) { return 0; }
+
+#define KERNELS(ROW)                                                                               \
+    ROW(pack_a)                                                                                    \
+    ROW(pack_b)                                                                                    \
+    ROW(multiply)                                                                                  \
+    ROW(peak_loop)
+KERNELS_ARE_ALL(tern_gemm_kernels, pack_a, 0, KERNELS);
+
+static void check_kernels(const tern_gemm_kernels *k) {
+    cpu_gemm g = product_of((const size_t[]){17, 33, 5}, 0);
+    float *scratch = new_scratch(1);
+    memcpy(expected, before, sizeof expected);
+    reference(&g, expected);
+    check_product(k, &g, scratch);
+    RIGHT(k->peak_loop() > 0, "%s: nothing was multiplied", k->name);
+    tern_free(scratch);
+}
+
+TEST(gemm_kernels_that_are_broken_are_found) {
+    tern_gemm_kernels table;
+    const char *names[8];
+    size_t n_names = tern_cpu_kernels_list(names);
+    fill(a, 10), fill(b, 11), fill(before, 12);
+    for (size_t i = 0; i < n_names; i++) {
+        tern_cpu_kernels k;
+        REQUIRE(tern_cpu_kernels_select(names[i], &k));
+        check_kernels(k.g);
+    }
+#define ROW(kernel) MUST_FIND(table, &tern_gemm_kernels_scalar, kernel, check_kernels);
+    KERNELS(ROW)
 }

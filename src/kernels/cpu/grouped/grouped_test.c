@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "base/dtype/half.h"
 #include "kernels/cpu/check_random.h"
-#include "kernels/cpu/grouped/grouped.h"
+#include "kernels/cpu/check_table.h"
+#include "kernels/cpu/grouped/grouped_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "tests/support/harness.h"
 
@@ -121,11 +122,11 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
                 want = r < first || r >= last ? -7 : twice ? want + want : want;
                 float got = p->out[t * p->out_stride + r];
                 if (memcmp(&got, &want, 4) == 0) continue;
-                CHECK_MSG(false,
-                          "%s: %d bits, group %d, %zu columns, %zu tokens: [%zu, %zu] of "
-                          "rows %zu..%zu is %g, not %g",
-                          k->name, p->m.bits, p->m.group, p->m.n_in, p->n_tokens, t, r, first, last,
-                          (double)got, (double)want);
+                RIGHT(false,
+                      "%s: %d bits, group %d, %zu columns, %zu tokens: [%zu, %zu] of "
+                      "rows %zu..%zu is %g, not %g",
+                      k->name, p->m.bits, p->m.group, p->m.n_in, p->n_tokens, t, r, first, last,
+                      (double)got, (double)want);
                 return;
             }
     }
@@ -179,4 +180,27 @@ TEST(grouped_blocks_are_as_documented) {
     CHECK((p.data[64 + 13] >> 2 & 3) - 1 == p.w[3 * 256 + 21]);
     problem_free(&p);
     problem_free(&q);
+}
+
+// ---- Each kernel of the table ------------------------------------------------------------------
+
+static void broken_multiply(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                            const tern_product *to) {
+    tern_grouped_kernels_scalar.multiply(w, x, scratch, to);
+    to->out[to->last - 1] += 1;
+}
+
+#define KERNELS(ROW) ROW(multiply)
+KERNELS_ARE_ALL(tern_grouped_kernels, multiply, 0, KERNELS);
+
+static void check_kernels(const tern_grouped_kernels *k) {
+    problem p = problem_new(192, 64, 2, 71, 5, false);
+    check(k, &p, 0, 71);
+    problem_free(&p);
+}
+
+TEST(grouped_kernels_that_are_broken_are_found) {
+    tern_grouped_kernels table;
+#define ROW(kernel) MUST_FIND(table, &tern_grouped_kernels_scalar, kernel, check_kernels);
+    KERNELS(ROW)
 }

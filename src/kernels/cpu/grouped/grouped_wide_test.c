@@ -5,7 +5,8 @@
 #include "base/dtype/fma.h"
 #include "base/dtype/half.h"
 #include "kernels/cpu/check_random.h"
-#include "kernels/cpu/grouped/grouped.h"
+#include "kernels/cpu/check_table.h"
+#include "kernels/cpu/grouped/grouped_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "tests/support/harness.h"
 
@@ -155,12 +156,12 @@ static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_
             float want = p->expected[i], got = p->out[i];
             want = r < first || r >= last ? -7 : twice ? want + want : want;
             if (memcmp(&got, &want, 4) == 0) continue;
-            CHECK_MSG(false,
-                      "%s: %d bits%s, group %u, super %d, %zu columns, %zu tokens: [%zu, "
-                      "%zu] of rows %zu..%zu is %g, not %g",
-                      k->name, p->m.bits, p->m.has_table ? " (table)" : "", (unsigned)p->m.group,
-                      p->m.super, n_in, p->n_tokens, i / stride, r, first, last, (double)got,
-                      (double)want);
+            RIGHT(false,
+                  "%s: %d bits%s, group %u, super %d, %zu columns, %zu tokens: [%zu, "
+                  "%zu] of rows %zu..%zu is %g, not %g",
+                  k->name, p->m.bits, p->m.has_table ? " (table)" : "", (unsigned)p->m.group,
+                  p->m.super, n_in, p->n_tokens, i / stride, r, first, last, (double)got,
+                  (double)want);
             return;
         }
     }
@@ -259,4 +260,27 @@ TEST(wide_blocks_are_as_documented) {
         CHECK(tern_grouped_wide_fits(&m) == (sizes[i].bytes != 0));
         CHECK_MSG(m.block_bytes == sizes[i].bytes, "%zu: %zu", i, m.block_bytes);
     }
+}
+
+// ---- Each kernel of the table ------------------------------------------------------------------
+
+static void broken_multiply(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
+                            const tern_product *to) {
+    tern_grouped_kernels_scalar.multiply(w, x, scratch, to);
+    to->out[to->last - 1] += 1;
+}
+
+#define KERNELS(ROW) ROW(multiply)
+KERNELS_ARE_ALL(tern_grouped_kernels, multiply, 0, KERNELS);
+
+static void check_kernels(const tern_grouped_kernels *k) {
+    problem p = problem_new(forms[0], 256, 5, false);
+    check(k, &p, 0, ROWS);
+    problem_free(&p);
+}
+
+TEST(wide_kernels_that_are_broken_are_found) {
+    tern_grouped_kernels table;
+#define ROW(kernel) MUST_FIND(table, &tern_grouped_kernels_scalar, kernel, check_kernels);
+    KERNELS(ROW)
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "kernels/cpu/check_table.h"
 #include "kernels/cpu/head/head.h"
 #include "kernels/cpu/head/head_kernels.h"
 #include "kernels/cpu/head/head_noise.h"
@@ -19,7 +20,7 @@ typedef struct tile {
     float rho[TERN_HEAD_TILE], norms[TERN_HEAD_TILE][1 + TERN_HEAD_PLANES];
 } tile;
 
-static void quantize_tile(const tern_head_kernels *k, const float *w, tile *t) {
+static void quantize_tile(const tern_head_kernels *k, const float *numbers, tile *t) {
     static _Alignas(64) float row[(TERN_HEAD_GROUP + TERN_HEAD_LANES) * K_GROUPS];
     memset(t, 0, sizeof *t);
     for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
@@ -30,7 +31,7 @@ static void quantize_tile(const tern_head_kernels *k, const float *w, tile *t) {
                             0,
                             {0}};
         memset(row, 0, sizeof row);
-        memcpy(row, w + r * K_IN, K_IN * sizeof *row);
+        memcpy(row, numbers + r * K_IN, K_IN * sizeof *row);
         k->quantize(&to, row, K_IN);
         t->rho[r] = to.rho;
         t->norms[r][0] = to.norm_w;
@@ -61,20 +62,20 @@ static void planes_of(const tile *t, size_t r, size_t i, int planes[TERN_HEAD_PL
     *c = t->scales[TERN_HEAD_SCALE_STEP * p.group + TERN_HEAD_LANES * r + p.lane];
 }
 
-static void check_planes(const tile *t, const float *w) {
+static void check_planes(const tile *t, const float *numbers) {
     for (size_t r = 0; r < TERN_HEAD_TILE; r++) {
         double squares[TERN_HEAD_PLANES] = {0};
         for (size_t i = 0; i < K_IN; i++) {
             int planes[TERN_HEAD_PLANES], c;
             planes_of(t, r, i, planes, &c);
             for (int p = 0; p < TERN_HEAD_PLANES; p++) {
-                double e = w[r * K_IN + i] - (double)t->rho[r] * c * planes[p] / (2 << p);
-                CHECK(fabs(e) <= (double)t->rho[r] * c / (2 << p) * 1.02);
+                double e = numbers[r * K_IN + i] - (double)t->rho[r] * c * planes[p] / (2 << p);
+                RIGHT(fabs(e) <= (double)t->rho[r] * c / (2 << p) * 1.02, "plane %d", p);
                 squares[p] += e * e;
             }
         }
         for (int p = 0; p < TERN_HEAD_PLANES; p++)
-            CHECK(fabs(t->norms[r][1 + p] / sqrt(squares[p]) - 1) < 1e-5);
+            RIGHT(fabs(t->norms[r][1 + p] / sqrt(squares[p]) - 1) < 1e-5, "norm %d", p);
     }
 }
 
@@ -103,7 +104,7 @@ static void check_deep(const tern_head_kernels *k, const tile *t, const tern_hea
                                                  .n_tiles = 1,
                                                  .n_vectors = K_VECTORS});
         for (size_t i = 0; i < many; i++)
-            CHECK_MSG(fabs(sums[i][r] - want) <= 1e-6 * size, "%s: %zu vectors", k->name, many);
+            RIGHT(fabs(sums[i][r] - want) <= 1e-6 * size, "%s: %zu vectors", k->name, many);
     }
 }
 
@@ -132,13 +133,13 @@ static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
                 size[p] += fabs(terms[p]);
             }
         }
-        CHECK_MSG(fabs(screened[r] - want[0]) <= 1e-6 * size[0], "%s", k->name);
+        RIGHT(fabs(screened[r] - want[0]) <= 1e-6 * size[0], "%s", k->name);
         const uint8_t *scales = t->scales + TERN_HEAD_LANES * r;
         for (int b = 0; b < 2; b++) {
             for (size_t n = 1; n <= N; n++) {
                 k->refine(refined, t->bits[r][b], scales, vs, n, K_GROUPS);
                 for (size_t i = 0; i < n; i++)
-                    CHECK_MSG(fabs(refined[i] - want[1 + b]) <= 1e-6 * size[1 + b], "%s", k->name);
+                    RIGHT(fabs(refined[i] - want[1 + b]) <= 1e-6 * size[1 + b], "%s", k->name);
             }
         }
         check_deep(k, t, vs, N, r, 4 * want_hi + 2 * want[1] + want[2],
@@ -152,18 +153,17 @@ static void check_sums(const tern_head_kernels *k, const tile *t, x_codes *x) {
                                                    .n_tiles = 1,
                                                    .n_vectors = K_VECTORS});
             for (size_t i = 0; i < n; i++)
-                CHECK_MSG(fabs(hi_only[i][r] - want_hi) <= 1e-6 * size_hi, "%s", k->name);
+                RIGHT(fabs(hi_only[i][r] - want_hi) <= 1e-6 * size_hi, "%s", k->name);
         }
     }
 }
 
-TEST(head_kernels_are_right_and_quantize_alike) {
-    static float w[TERN_HEAD_TILE * K_IN];
-    static tile first;
-    static x_codes x;
-    const char *names[8];
-    size_t n_names = tern_cpu_kernels_list(names);
+static float w[TERN_HEAD_TILE * K_IN];
+static x_codes x;
+
+static void fill_numbers(void) {
     uint32_t seed = 1;
+    memset(&x, 0, sizeof x);
     for (size_t i = 0; i < TERN_HEAD_TILE * K_IN; i++) w[i] = gauss(&seed);
     for (size_t i = 0; i < K_IN; i++) {
         place at = place_of(i);
@@ -174,6 +174,13 @@ TEST(head_kernels_are_right_and_quantize_alike) {
         x.sum_x[TERN_HEAD_LANES * at.group + at.lane] += 15 * X;
         x.sum_hi[TERN_HEAD_LANES * at.group + at.lane] += hi;
     }
+}
+
+TEST(head_kernels_are_right_and_quantize_alike) {
+    static tile first;
+    const char *names[8];
+    size_t n_names = tern_cpu_kernels_list(names);
+    fill_numbers();
     quantize_tile(&tern_head_kernels_scalar, w, &first);
     check_planes(&first, w);
     check_sums(&tern_head_kernels_scalar, &first, &x);
@@ -186,4 +193,50 @@ TEST(head_kernels_are_right_and_quantize_alike) {
         CHECK_MSG(!memcmp(&first, &t, sizeof t), "%s", kernels.h->name);
         check_sums(kernels.h, &t, &x);
     }
+}
+
+// ---- Each kernel of the table ------------------------------------------------------------------
+
+static void broken_quantize(tern_head_row *row, float *numbers, size_t n) {
+    tern_head_kernels_scalar.quantize(row, numbers, n);
+    row->codes[0] ^= 4;
+}
+static void broken_screen(float *out, const uint8_t *codes, const uint8_t *scales,
+                          const tern_head_vector *v, size_t n_tiles, size_t n_vectors) {
+    tern_head_kernels_scalar.screen(out, codes, scales, v, n_tiles, n_vectors);
+    out[n_tiles * TERN_HEAD_TILE - 1] *= 1.01f;
+}
+static void broken_screen_hi(float *const *out, const tern_head_screen *s) {
+    tern_head_kernels_scalar.screen_hi(out, s);
+    out[s->n_x - 1][0] *= 1.01f;
+}
+static void broken_refine(float *out, const uint8_t *bits, const uint8_t *scales,
+                          const tern_head_vector *const *v, size_t n_x, size_t n_groups) {
+    tern_head_kernels_scalar.refine(out, bits, scales, v, n_x, n_groups);
+    out[n_x - 1] *= 1.01f;
+}
+static void broken_screen_deep(float *const *out, const tern_head_screen *s) { // not everywhere
+    for (size_t i = 0; i < s->n_x; i++) memset(out[i], 0, TERN_HEAD_TILE * sizeof *out[i]);
+}
+
+#define KERNELS(ROW)                                                                               \
+    ROW(quantize)                                                                                  \
+    ROW(screen)                                                                                    \
+    ROW(screen_hi)                                                                                 \
+    ROW(refine)                                                                                    \
+    ROW(screen_deep)
+KERNELS_ARE_ALL(tern_head_kernels, quantize, 0, KERNELS);
+
+static void check_kernels(const tern_head_kernels *k) {
+    static tile t;
+    quantize_tile(k, w, &t);
+    check_planes(&t, w);
+    check_sums(k, &t, &x);
+}
+
+TEST(head_kernels_that_are_broken_are_found) {
+    tern_head_kernels table;
+    fill_numbers();
+#define ROW(kernel) MUST_FIND(table, &tern_head_kernels_scalar, kernel, check_kernels);
+    KERNELS(ROW)
 }

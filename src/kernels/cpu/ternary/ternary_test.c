@@ -3,6 +3,7 @@
 #include "kernels/cpu/ternary/ternary_kernels.h"
 #include "base/alloc.h"
 #include "kernels/cpu/check_random.h"
+#include "kernels/cpu/check_table.h"
 #include "tests/support/harness.h"
 
 #include <stdlib.h>
@@ -99,8 +100,8 @@ static void compare(const problem *p, const char *what, size_t first, size_t las
             float got = p->out[t * p->out_stride + r], want = p->expected[t * p->out_stride + r];
             want = r < first || r >= last ? -7 : twice ? want + want : want;
             if (memcmp(&got, &want, 4) == 0) continue;
-            CHECK_MSG(false, "%s: n_in %zu, rows %zu..%zu of %zu: [%zu, %zu] is %g, not %g", what,
-                      p->n_in, first, last, p->n_rows, t, r, (double)got, (double)want);
+            RIGHT(false, "%s: n_in %zu, rows %zu..%zu of %zu: [%zu, %zu] is %g, not %g", what,
+                  p->n_in, first, last, p->n_rows, t, r, (double)got, (double)want);
             return;
         }
 }
@@ -109,9 +110,23 @@ static void clear(problem *p) {
     for (size_t i = 0; i < p->n_tokens * p->out_stride; i++) p->out[i] = -7;
 }
 
+// Memory of n bytes, and behind it a guard: who needs more than was said writes there.
+enum { GUARD = 4096 };
+static void *guarded(size_t n) {
+    int8_t *block = array(2, n + GUARD); // where half of the size is said, that is found too
+    memset(block + n, 0x5A, GUARD);
+    return block;
+}
+static bool guard_is_whole(const void *block, size_t n) {
+    for (size_t i = 0; i < GUARD; i++)
+        if (((const uint8_t *)block)[n + i] != 0x5A) return false;
+    return true;
+}
+
 static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing packing,
                        size_t first, size_t last) {
-    void *prepared = array(1, k->prepared_bytes(packing, p->n_in, p->n_tokens));
+    const size_t n_prepared = k->prepared_bytes(packing, p->n_in, p->n_tokens);
+    void *prepared = guarded(n_prepared);
     char what[64];
     snprintf(what, sizeof what, "%s gemv %s, %zu tokens", k->name, packing ? "1.6" : "2",
              p->n_tokens);
@@ -124,19 +139,22 @@ static void check_gemv(const tern_ternary_kernels *k, problem *p, tern_packing p
     to.accumulate = true;
     k->gemv(&p->w[packing], &p->x, prepared, &to);
     compare(p, what, first, last, true);
+    RIGHT(guard_is_whole(prepared, n_prepared), "%s: prepared is longer than said", what);
     tern_free(prepared);
 }
 
 static void check_gemm(const tern_ternary_kernels *k, problem *p, tern_packing packing,
                        size_t first, size_t last) {
-    void *panels = array(1, k->panels_bytes(p->n_in, p->n_tokens));
-    void *scratch = array(1, k->gemm_scratch_bytes(p->n_in));
+    const size_t n_panels = k->panels_bytes(p->n_in, p->n_tokens);
+    const size_t n_scratch = k->gemm_scratch_bytes(p->n_in);
+    void *panels = guarded(n_panels), *scratch = guarded(n_scratch);
     char what[64];
     snprintf(what, sizeof what, "%s gemm %s, %zu tokens", k->name, packing ? "1.6" : "2",
              p->n_tokens);
     clear(p);
     size_t block = k->gemm_token_block(p->n_tokens); // in two calls, as two threads would
-    size_t half = p->n_tokens / 2 / block * block;
+    RIGHT(block > 0, "%s: blocks of no tokens", what);
+    size_t half = block ? p->n_tokens / 2 / block * block : 0;
     k->make_panels(panels, &p->x, p->n_in, 0, half);
     k->make_panels(panels, &p->x, p->n_in, half, p->n_tokens);
     first = first / k->gemm_row_block * k->gemm_row_block;
@@ -146,12 +164,33 @@ static void check_gemm(const tern_ternary_kernels *k, problem *p, tern_packing p
     to.accumulate = true;
     k->gemm(&p->w[packing], &p->x, panels, scratch, &to);
     compare(p, what, first, last, true);
+    RIGHT(guard_is_whole(panels, n_panels), "%s: panels are longer than said", what);
+    RIGHT(guard_is_whole(scratch, n_scratch), "%s: scratch is longer than said", what);
     tern_free(panels);
     tern_free(scratch);
 }
 
 static const size_t widths[] = {1, 16, 79, 127, 128, 129, 256, 288, 320, 336, 640, 700, 2560, 6912};
 enum { N_WIDTHS = sizeof widths / sizeof *widths };
+
+// Both packers, against the plain ones.
+static void check_packers(const tern_ternary_kernels *k, const int8_t *q, size_t n) {
+    uint8_t *row[2], *fast = malloc(tern_ternary_row_bytes(TERN_PACK_2BIT, n));
+    for (int packing = 0; packing < 2; packing++) {
+        const size_t bytes = tern_ternary_row_bytes((tern_packing)packing, n);
+        row[packing] = malloc(bytes);
+        tern_ternary_pack_row((tern_packing)packing, q, n, row[packing]);
+        memset(fast, 0xEE, bytes);
+        k->pack_row((tern_packing)packing, q, n, fast);
+        RIGHT(memcmp(fast, row[packing], bytes) == 0, "%s packs %zu weights otherwise (%d)",
+              k->name, n, packing);
+    }
+    const size_t bytes = tern_ternary_row_bytes(TERN_PACK_1_6BIT, n);
+    memset(fast, 0xEE, bytes);
+    k->repack_row(fast, row[0], n);
+    RIGHT(memcmp(fast, row[1], bytes) == 0, "%s repacks %zu weights otherwise", k->name, n);
+    free(row[0]), free(row[1]), free(fast);
+}
 
 TEST(ternary_rows_pack_and_unpack) {
     const tern_ternary_kernels *k[8];
@@ -165,26 +204,15 @@ TEST(ternary_rows_pack_and_unpack) {
         for (int round = 0; round < 3; round++) {
             for (size_t j = 0; j < n; j++)
                 q[j] = (int8_t)(round == 0 ? random_u32() % 3 - 1 : (uint32_t)(round == 1) * 2 - 1);
-            uint8_t *row[2] = {malloc(bytes[0]), malloc(bytes[1])}, *fast = malloc(bytes[0]);
+            uint8_t *row = malloc(bytes[0]);
             for (int packing = 0; packing < 2; packing++) {
-                tern_ternary_pack_row((tern_packing)packing, q, n, row[packing]);
+                tern_ternary_pack_row((tern_packing)packing, q, n, row);
                 memset(back, 9, n);
-                tern_ternary_unpack_row((tern_packing)packing, row[packing], n, back);
+                tern_ternary_unpack_row((tern_packing)packing, row, n, back);
                 CHECK(memcmp(q, back, n) == 0);
-                for (size_t v = 0; v < n_variants; v++) {
-                    memset(fast, 0xEE, bytes[0]);
-                    k[v]->pack_row((tern_packing)packing, q, n, fast);
-                    CHECK_MSG(memcmp(fast, row[packing], bytes[packing]) == 0,
-                              "%s packs %zu weights otherwise (%d)", k[v]->name, n, packing);
-                }
             }
-            for (size_t v = 0; v < n_variants; v++) {
-                memset(fast, 0xEE, bytes[0]);
-                k[v]->repack_row(fast, row[0], n);
-                CHECK_MSG(memcmp(fast, row[1], bytes[1]) == 0, "%s repacks %zu weights otherwise",
-                          k[v]->name, n);
-            }
-            free(row[0]), free(row[1]), free(fast);
+            for (size_t v = 0; v < n_variants; v++) check_packers(k[v], q, n);
+            free(row);
         }
         tern_free(q), tern_free(back);
     }
@@ -277,4 +305,98 @@ TEST(ternary_long_rows_do_not_overflow) {
             }
         problem_free(&p);
     }
+}
+
+// ---- Each kernel of the table ------------------------------------------------------------------
+
+static const tern_ternary_kernels *whole; // the best variant, of which one kernel is broken
+
+static void broken_pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row) {
+    whole->pack_row(packing, q, n_in, row);
+    row[0] ^= 1;
+}
+static void broken_repack_row(uint8_t *dst, const uint8_t *src, size_t n_in) {
+    whole->repack_row(dst, src, n_in);
+    dst[0] ^= 1;
+}
+static size_t broken_prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens) {
+    return whole->prepared_bytes(packing, n_in, n_tokens) / 128 * 64;
+}
+static void broken_prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
+                           size_t first_token, size_t last_token) {
+    (void)packing, (void)prepared, (void)x, (void)n_in, (void)first_token, (void)last_token;
+}
+static void broken_gemv(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *prepared,
+                        const tern_product *to) {
+    whole->gemv(w, x, prepared, to);
+    to->out[to->last - 1] += 1;
+}
+static size_t broken_panels_bytes(size_t n_in, size_t n_tokens) {
+    return whole->panels_bytes(n_in, n_tokens) / 128 * 64;
+}
+static void broken_make_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
+                               size_t last_token) {
+    (void)panels, (void)x, (void)n_in, (void)first_token, (void)last_token;
+}
+static size_t broken_gemm_token_block(size_t n_tokens) { return (void)n_tokens, 0; }
+static size_t broken_gemm_scratch_bytes(size_t n_in) {
+    return whole->gemm_scratch_bytes(n_in) / 128 * 64;
+}
+static void broken_gemm(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *panels,
+                        void *scratch, const tern_product *to) {
+    whole->gemm(w, x, panels, scratch, to);
+    to->out[to->last - 1] += 1;
+}
+static uint64_t broken_peak_loop(void) { return 0; }
+
+#define KERNELS(ROW)                                                                               \
+    ROW(pack_row)                                                                                  \
+    ROW(repack_row)                                                                                \
+    ROW(prepared_bytes)                                                                            \
+    ROW(prepare)                                                                                   \
+    ROW(gemv)                                                                                      \
+    ROW(panels_bytes)                                                                              \
+    ROW(make_panels)                                                                               \
+    ROW(gemm_token_block)                                                                          \
+    ROW(gemm_scratch_bytes)                                                                        \
+    ROW(gemm)                                                                                      \
+    ROW(peak_loop)
+KERNELS_ARE_ALL(tern_ternary_kernels, pack_row, 3, KERNELS); // gemv_tokens, gemm_row_block
+
+static void check_kernels(const tern_ternary_kernels *k) {
+    problem p = problem_new(700, 71, 31);
+    fill(&p, RANDOM);
+    check_packers(k, p.weights, 700);
+    for (int packing = 0; packing < 2; packing++) {
+        check_gemv(k, &p, (tern_packing)packing, 0, 71);
+        check_gemm(k, &p, (tern_packing)packing, 0, 71);
+    }
+    RIGHT(k->peak_loop() > 0, "%s: nothing was multiplied", k->name);
+    problem_free(&p);
+}
+
+// Whether the variant rearranges what this member is for: not all do.
+static bool is_used(size_t member) {
+    switch (member) {
+    case offsetof(tern_ternary_kernels, prepared_bytes):
+    case offsetof(tern_ternary_kernels, prepare):
+        return whole->prepared_bytes(TERN_PACK_2BIT, 700, 31) > 0;
+    case offsetof(tern_ternary_kernels, panels_bytes):
+    case offsetof(tern_ternary_kernels, make_panels): return whole->panels_bytes(700, 31) > 0;
+    case offsetof(tern_ternary_kernels, gemm_scratch_bytes):
+        return whole->gemm_scratch_bytes(700) > 0;
+    default: return true;
+    }
+}
+
+TEST(ternary_kernels_that_are_broken_are_found) {
+    const tern_ternary_kernels *k[8];
+    tern_ternary_kernels table;
+    size_t n_variants = variants(k);
+    for (size_t v = 0; v < n_variants; v++) check_kernels(k[v]);
+    whole = k[n_variants - 1];
+#define ROW(kernel)                                                                                \
+    if (is_used(offsetof(tern_ternary_kernels, kernel)))                                           \
+        MUST_FIND(table, whole, kernel, check_kernels);
+    KERNELS(ROW)
 }
