@@ -88,6 +88,8 @@ def measure(places):
 
 def score(args, path):
     queries, passages = read(path)
+    if not queries:
+        sys.exit(f"{path}: there are no pairs in it")
     places = {way: [] for way in WAYS}
     for right, (near, words) in enumerate(zip(similarities(args, queries, passages), bm25(queries, passages))):
         both = [1 / (60 + a) + 1 / (60 + b) for a, b in zip(ranks(near), ranks(words))]
