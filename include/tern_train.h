@@ -225,8 +225,9 @@ typedef struct tern_train_desc {
 // Trains on shards made by `tern data build`. A checkpoint is a model that runs; with the same
 // desc, a run that was stopped at any moment resumes to the same numbers, bit for bit.
 TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
-// Plots the losses of one or more logs.
-TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
+// Plots the losses of one or more logs: an image, .svg, or the numbers, if the name ends in .csv. A
+// name with another ending is refused.
+TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *out,
                                      tern_error *err);
 
 #ifdef __cplusplus

@@ -81,6 +81,11 @@ ends 1 $train -o "$dir/long" -n 1000000 --resume
 says 'another process'
 ends 0 "$tern" train plot "$dir/long/log.jsonl" -o "$dir/loss.svg"
 there "$dir/loss.svg"
+ends 0 "$tern" train plot "$dir/long/log.jsonl" -o "$dir/loss.csv"
+same "$(head -n 1 "$dir/loss.csv")" "log,split,tokens,loss" "a table's first line"
+grep -q '^".*/long/log.jsonl",train,2560,[0-9.]*$' "$dir/loss.csv" || wrong "a row of $(head -n 3 "$dir/loss.csv")"
+fails 1 'l.png: a plot is an image, .svg, or a table, .csv; there is no writer for .png' \
+    "$tern" train plot "$dir/long/log.jsonl" -o "$dir/l.png"
 kill -INT $run
 await 'stopping after this step, writing a checkpoint; once more to stop at once' "$dir/long.err"
 wait $run

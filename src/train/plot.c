@@ -1,4 +1,5 @@
-// Training logs as an image: SVG, which every browser shows and every editor can change.
+// Training logs as an image: SVG, which every browser shows and every editor can change; or as a
+// table, for other programs.
 //
 // A log may grow while it is read: a line counts if it is whole, that is, valid JSON. Its first
 // line describes the run, for the title. The beginning of a run, where the loss falls from that of
@@ -296,6 +297,34 @@ static void draw(const image *p, tern_strbuf *out) {
     tern_strbuf_puts(out, "</svg>\n");
 }
 
+// ---- As a table --------------------------------------------------------------------------------
+
+static void put_series(const char *log, const char *split, const series *s, tern_strbuf *out) {
+    for (size_t i = 0; i < s->n; i++) {
+        tern_strbuf_putc(out, '"');
+        for (const char *c = log; *c; c++)
+            tern_strbuf_puts(out, *c == '"' ? "\"\"" : (char[]){*c, 0});
+        tern_strbuf_printf(out, "\",%s,%.0f,%.9g\n", split, s->points[i].x, s->points[i].y);
+    }
+}
+
+static void put_table(const image *p, const char *const *logs, tern_strbuf *out) {
+    tern_strbuf_printf(out, "log,split,%s,loss\n", p->logs[0].of_pairs ? "pairs" : "tokens");
+    for (size_t i = 0; i < p->n_logs; i++) {
+        put_series(logs[i], "train", &p->logs[i].train, out);
+        put_series(logs[i], "valid", &p->logs[i].valid, out);
+    }
+}
+
+// A name without an ending is an image's, too: /dev/stdout.
+static tern_status check_ending(const char *path, tern_error *err) {
+    const char *ending = strrchr(tern_path_name(path), '.');
+    if (!ending || !strcmp(ending, ".svg") || !strcmp(ending, ".csv")) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "%s: a plot is an image, .svg, or a table, .csv; there is no writer for %s",
+                     path, ending);
+}
+
 static void free_curves(curves *c) {
     tern_free(c->train.points);
     tern_free(c->valid.points);
@@ -303,15 +332,16 @@ static void free_curves(curves *c) {
     tern_strbuf_free(&c->run);
 }
 
-tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *svg,
+tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *path,
                             tern_error *err) {
     tern_clear(err);
     image p = {.n_logs = n_logs};
     tern_strbuf out = {0};
     tern_status status = TERN_OK;
     TERN_NEED_EACH(logs, n_logs);
-    TERN_NEED(svg);
+    TERN_NEED(path);
     if (n_logs == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "an image needs a log");
+    TERN_TRY(check_ending(path, err));
     p.logs = tern_alloc_array(TERN_MEM_MISC, n_logs, sizeof *p.logs);
     if (!p.logs) return tern_fail_memory(err, n_logs * sizeof *p.logs);
     for (size_t i = 0; status == TERN_OK && i < n_logs; i++) {
@@ -320,9 +350,12 @@ tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *
     }
     if (status == TERN_OK) {
         choose_range(&p);
-        draw(&p, &out);
+        if (tern_name_ends(path, ".csv"))
+            put_table(&p, logs, &out);
+        else
+            draw(&p, &out);
         status = out.failed ? tern_fail_memory(err, out.capacity)
-                            : tern_file_write(svg, out.ptr, out.len, err);
+                            : tern_file_write(path, out.ptr, out.len, err);
     }
     for (size_t i = 0; i < n_logs; i++) free_curves(&p.logs[i]);
     tern_free(p.logs);

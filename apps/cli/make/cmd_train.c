@@ -202,7 +202,7 @@ static int plot(const command *self, int argc, char **argv) {
     int n, status;
     tern_error err = {0};
     const option options[] = {
-        {'o', "out", OPTION_TEXT, &out, "FILE", "the image (loss.svg)"},
+        {'o', "out", OPTION_TEXT, &out, "FILE", "an image, .svg, or the numbers, .csv (loss.svg)"},
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, logs, 16, &n, &status)) return status;
