@@ -107,6 +107,8 @@ look_at_family embeddinggemma
 ends 0 "$tern" diagnose "$encoder" -t 1
 has "^ok     another text: rows within 0.0e+00"
 ends 0 "$tern" convert "$encoder" "$encoder.q8_0.gguf" --type q8_0
+ends 0 "$tern" convert "$encoder.q8_0.gguf" "$encoder.q4_0.gguf" --type q4_0
+says 'note: weights that were rounded are rounded again ('
 none='has no scores of next tokens'
 fails 1 "$none" "$tern" run "$encoder" hi
 fails 1 "$none" "$tern" eval ppl "$encoder" -f "$dir/pets" --window 64

@@ -128,6 +128,8 @@ fails 2 "expected cpu|webgpu|auto" "$tern" diagnose --device gpu
 fails 1 "the WebGPU library: /no/lib.so" env TERN_WEBGPU_LIB=/no/lib.so \
     "$tern" diagnose --device webgpu
 ends 0 "$tern" convert "$model" "$dir/tq.gguf" --type tq2_0
+quiet=$(grep -c 'rounded again' "$dir/err")
+same "$quiet" 0 "notes about ternary weights"
 ends 0 "$tern" run -m "$dir/tq.gguf" -n 12 -p "Once upon a time" --json --temp 0
 same "$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$dir/out")" "$greedy" "the converted model"
 # Text to shards.
@@ -189,6 +191,7 @@ fails 2 "needs --init" "$tern" train --data "$dir/own" -o "$dir/lora" --lora 16
 fails 2 "goes with --lora" $lora_train --lora-targets q
 fails 1 "some of q,k,v" $lora_train --lora 4 --lora-targets q,x --resume
 fails 1 "none.gguf: cannot be opened" $run -p "Once" --lora "$dir/none.gguf=0.5"
+fails 1 "an adapter, not a model" "$tern" convert "$dir/lora/step-00000002.gguf" "$dir/merged.gguf"
 fails 1 "no LoRA adapter" "$tern" convert "$model" "$dir/merged.gguf" --lora "$model"
 
 # Evaluation: a table and JSON, resumed from what an interrupted run left.

@@ -5,16 +5,27 @@
 #include <ctype.h>
 #include <string.h>
 
+// The names of all types, after a text that introduces them.
+typedef struct type_list {
+    char text[600];
+} type_list;
+
+static type_list list_types(const char *before) {
+    type_list list;
+    size_t n = (size_t)snprintf(list.text, sizeof list.text, "%s", before);
+    for (int type = 1; strcmp(tern_type_name((tern_type)type), "auto") != 0; type++) {
+        char *name = list.text + n;
+        n += (size_t)snprintf(name, sizeof list.text - n, "%s%s", type > 1 ? ", " : "",
+                              tern_type_name((tern_type)type));
+        for (; *name; name++) *name = (char)tolower((unsigned char)*name);
+    }
+    return list;
+}
+
 static bool read_type(const char *where, const char *name, tern_type *out) {
     *out = name ? tern_type_from_name(name) : TERN_TYPE_AUTO;
     if (!name || *out != TERN_TYPE_AUTO || !strcmp(name, "auto")) return true;
-    char list[512] = "";
-    for (int type = 1; strcmp(tern_type_name((tern_type)type), "auto") != 0; type++) {
-        size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", tern_type_name((tern_type)type));
-    }
-    for (char *at = list; *at; at++) *at = (char)tolower((unsigned char)*at);
-    bad_usage("convert: --%s '%s': expected %s", where, name, list);
+    bad_usage("convert: --%s '%s': expected %s", where, name, list_types("").text);
     return false;
 }
 
@@ -30,13 +41,14 @@ int cmd_convert(const command *self, int argc, char **argv) {
     tern_error err = {0};
     string_list loras = {0};
     int status, n;
+    const type_list types =
+        list_types("of the weight matrices (ternary ones: i2_s; others: as they are): ");
     const option options[] = {
         {'m', "model", OPTION_TEXT, &in, "IN", "a .gguf file, a Hugging Face folder or a name",
          .position = 1},
         HUB_OPTIONS,
-        {0, "type", OPTION_TEXT, &type, "TYPE",
-         "of the weight matrices (ternary ones: i2_s; others: as they are)"},
-        {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head"},
+        {0, "type", OPTION_TEXT, &type, "TYPE", types.text},
+        {0, "head-type", OPTION_TEXT, &head_type, "TYPE", "of embedding and output head, likewise"},
         {0, "imatrix", OPTION_TEXT, &desc.imatrix, "FILE",
          "of tern imatrix: which columns matter when weights become codes of few bits"},
         {0, "group-size", OPTION_COUNT, &desc.group_size, "N",

@@ -343,8 +343,20 @@ static tern_status fail_with_files(const char *folder, tern_strbuf *missing, ter
     return status;
 }
 
+// Its tensors are changes of another model's, under that model's names.
+static bool is_adapter(const tern_file *file) {
+    tern_str type = {0};
+    if (file->kind == TERN_FILE_HF) return tern_json_path(&file->config, "peft_type") != NULL;
+    tern_file_meta_str(file, "general.type", &type);
+    return tern_str_is(type, "adapter");
+}
+
 tern_status tern_file_need_weights(const tern_file *file, tern_error *err) {
     tern_strbuf what = {0};
+    if (is_adapter(file))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "an adapter, not a model: load it beside its model, or merge it into that "
+                         "when you convert it");
     if (file->kind != TERN_FILE_HF || file->n_tensors > 0) return TERN_OK;
     bool names_file = tern_path_look(file->path) != TERN_PATH_FOLDER;
     char *folder =

@@ -370,9 +370,8 @@ tern_status tern_convert_declare_items(conversion *c, tern_error *err) {
 }
 
 static tern_status write_gguf(conversion *c, const char *out, tern_error *err) {
-    tern_status status = tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err);
-    if (status != TERN_OK) return status;
-    status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
+    TERN_TRY(tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err));
+    tern_status status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
     if (status == TERN_OK && c->desc->imatrix) status = put_importance(c);
     if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
     if (status != TERN_OK) return status;
@@ -559,6 +558,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
         (c->to_gguf ? tern_config_check_gguf : tern_config_check_folder)(c->arch, &c->config, err));
     TERN_TRY_GOTO(refuse_tied(c, err));
     TERN_TRY_GOTO(list_items(c, err));
+    tern_convert_note_rounding(c);
     if (c->desc->imatrix && c->n_important == 0)
         TERN_TRY_GOTO(
             tern_fail(err, TERN_ERR_ARGUMENT,

@@ -133,6 +133,8 @@ tern_status tern_convert_take_rope_factors(conversion *c, tern_error *err);
 tern_status tern_convert_add_rope_factors(conversion *c, tern_error *err);
 // Chooses c->arch_name, or refuses the requested one.
 tern_status tern_convert_choose_arch(conversion *c, tern_error *err);
+// Says so if codes are rounded to other codes.
+void tern_convert_note_rounding(conversion *c);
 
 // tokenizer.json and tokenizer_config.json of a GGUF's vocabulary, and generation_config.json, for
 // a folder.

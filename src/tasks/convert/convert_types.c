@@ -361,6 +361,21 @@ tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err) {
     return TERN_OK;
 }
 
+void tern_convert_note_rounding(conversion *c) {
+    for (size_t i = 0; i < c->n_items; i++) {
+        const item *it = &c->items[i];
+        bool was_rounded = it->from && !tern_dtype_is_float(it->from->type) && !it->kind.is_ternary;
+        if (!was_rounded || it->same_codes || it->type == it->from->type ||
+            tern_dtype_is_float(it->type))
+            continue;
+        tern_convert_note(c,
+                          "weights that were rounded are rounded again (%s from %s to %s); from "
+                          "the model in floats less would be lost",
+                          it->name, tern_dtype_name(it->from->type), type_name(it->type));
+        return;
+    }
+}
+
 // ---- What the file says of itself --------------------------------------------------------------
 
 int64_t tern_convert_file_type(const conversion *c) {
