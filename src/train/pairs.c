@@ -82,7 +82,7 @@ static tern_status read_all(reader *r, tern_error *err) {
         if (!more) return TERN_OK;
         if (d.messages)
             return tern_documents_fail(r->documents, "a chat is not a pair of texts", err);
-        TERN_TRY(add_pair(r, d.text, err));
+        if (!d.is_rest) TERN_TRY(add_pair(r, d.text, err));
     }
 }
 

@@ -44,6 +44,7 @@ typedef struct tern_document {
     const tern_message *messages; // for a chat, else NULL
     size_t n_messages;
     size_t source; // index of the file
+    bool is_rest;  // what follows in a line of JSON whose text was cut
 } tern_document;
 
 typedef struct tern_document_source {

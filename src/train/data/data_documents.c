@@ -25,13 +25,15 @@ struct tern_documents {
     tern_document_source *sources;
     size_t n_sources, sources_capacity, at; // at: the current source
     char *separator, *field;
-    size_t n_separator;
+    tern_strbuf crlf;                   // the separator in a file whose lines end so
+    tern_str end;                       // of a piece of the open file
     tern_stream *stream;                // of sources[at], NULL: not open
     char *buffer;                       // input; [from, n) is unused
     size_t n, from, searched, capacity; // searched: no document ends before this
     bool is_json, ended;                // ended: the stream is exhausted
     uint64_t line;
     tern_json_doc json; // of the line that was returned last
+    tern_str rest;      // of a text in it that is longer than a document
     tern_message *messages;
     size_t messages_capacity;
     tern_strbuf text; // of the messages: each terminated by 0, then all as one text
@@ -78,6 +80,13 @@ static tern_status add_path(tern_documents *d, const char *path, int depth, tern
     return status;
 }
 
+static void spell_with_crlf(tern_documents *d) {
+    for (const char *c = d->separator; *c; c++) {
+        if (*c == '\n' && (c == d->separator || c[-1] != '\r')) tern_strbuf_putc(&d->crlf, '\r');
+        tern_strbuf_putc(&d->crlf, *c);
+    }
+}
+
 static tern_status open_documents(tern_documents *d, const tern_data_source *source,
                                   tern_error *err) {
     const char *separator = source->separator ? source->separator : "<|endoftext|>";
@@ -85,7 +94,8 @@ static tern_status open_documents(tern_documents *d, const tern_data_source *sou
     d->separator = tern_strdup(TERN_MEM_FILE, separator);
     d->field = tern_strdup(TERN_MEM_FILE, field);
     if (!d->separator || !d->field) return tern_fail_memory(err, strlen(separator));
-    d->n_separator = strlen(separator);
+    spell_with_crlf(d);
+    if (d->crlf.failed) return tern_fail_memory(err, strlen(separator));
     for (size_t i = 0; i < source->n_paths; i++) TERN_TRY(add_path(d, source->paths[i], 0, err));
     size_t n = d->n_sources;
     for (size_t i = 0; i < source->n_held_out; i++)
@@ -116,6 +126,7 @@ void tern_documents_close(tern_documents *d) {
     for (size_t i = 0; i < d->n_sources; i++) tern_free(d->sources[i].path);
     tern_free(d->sources);
     tern_free(d->separator);
+    tern_strbuf_free(&d->crlf);
     tern_free(d->field);
     tern_stream_close(d->stream);
     tern_free(d->buffer);
@@ -141,8 +152,16 @@ static tern_status next_source(tern_documents *d, tern_error *err) {
     d->ended = false;
     d->line = 0;
     d->is_json = is_json_name(d->sources[d->at].path);
-    d->sources[d->at].is_undivided = !d->is_json && d->n_separator > 0;
+    d->end = d->is_json ? TERN_STR("\n") : (tern_str){d->separator, strlen(d->separator)};
+    d->sources[d->at].is_undivided = !d->is_json && d->end.len > 0;
     return tern_stream_open(&d->stream, d->sources[d->at].path, err);
+}
+
+// The first line of a text says how its lines end, and so how the separator is written in it.
+static void look_at_line(tern_documents *d) {
+    const char *newline = memchr(d->buffer, '\n', d->n);
+    if (!d->is_json && newline && newline > d->buffer && newline[-1] == '\r')
+        d->end = (tern_str){tern_strbuf_text(&d->crlf), d->crlf.len};
 }
 
 static tern_status read_more(tern_documents *d, tern_error *err) {
@@ -158,8 +177,9 @@ static tern_status read_more(tern_documents *d, tern_error *err) {
         return tern_fail_memory(err, d->n + READ_BYTES);
     TERN_TRY(tern_stream_read(d->stream, d->buffer + d->n, READ_BYTES, &n, err));
     source->crc32 = tern_crc32(source->crc32, d->buffer + d->n, n);
-    source->n_bytes += n;
     d->n += n;
+    if (source->n_bytes == 0) look_at_line(d);
+    source->n_bytes += n;
     d->ended = n == 0;
     return TERN_OK;
 }
@@ -172,12 +192,18 @@ static size_t cut_at(const char *text) {
     return n ? n : TERN_DOCUMENT_MAX;
 }
 
+// As much of a text as a document may have.
+static tern_str take_piece(tern_str *rest) {
+    tern_str piece = {rest->ptr, rest->len > TERN_DOCUMENT_MAX ? cut_at(rest->ptr) : rest->len};
+    *rest = (tern_str){rest->ptr + piece.len, rest->len - piece.len};
+    return piece;
+}
+
 // The next piece of the open file, without its terminator; *more = false: there is none.
 static tern_status next_piece(tern_documents *d, tern_str *piece, bool *more, tern_error *err) {
-    const char *end = d->is_json ? "\n" : d->separator;
-    size_t n_end = d->is_json ? 1 : d->n_separator;
     for (*more = true;;) {
-        size_t n = d->n - d->searched;
+        const char *end = d->end.ptr; // known after the first read
+        size_t n = d->n - d->searched, n_end = d->end.len;
         char *hit = n_end && n >= n_end ? memmem(d->buffer + d->searched, n, end, n_end) : NULL;
         size_t length = (hit ? (size_t)(hit - d->buffer) : d->n) - d->from;
         if (!d->is_json && length > TERN_DOCUMENT_MAX) {
@@ -274,12 +300,16 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
     tern_error inner = {0};
     tern_json_free(&d->json);
     tern_status status = tern_json_parse(&d->json, line.ptr, line.len, &inner);
-    if (status == TERN_ERR_FORMAT) return tern_documents_fail(d, inner.message, err);
+    if (status == TERN_ERR_FORMAT) { // which names the only line that it has seen
+        const char *why = strstr(inner.message, "not JSON");
+        return tern_documents_fail(d, why ? why : inner.message, err);
+    }
     if (status != TERN_OK) return tern_fail(err, status, "%s", inner.message);
     const tern_json *root = tern_json_root(&d->json);
     const tern_json *messages = tern_json_get(&d->json, root, "messages");
     if (tern_json_is(messages, TERN_JSON_ARRAY)) return read_messages(d, messages, out, err);
-    out->text = tern_json_str(tern_json_get(&d->json, root, d->field));
+    d->rest = tern_json_str(tern_json_get(&d->json, root, d->field));
+    out->text = take_piece(&d->rest);
     if (out->text.ptr) return TERN_OK;
     char what[160];
     snprintf(what, sizeof what, "neither \"messages\" nor a text as \"%.100s\"", d->field);
@@ -288,9 +318,14 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
 
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,
                                 tern_error *err) {
-    while (d->at < d->n_sources) {
+    for (*more = true; d->at < d->n_sources;) {
         tern_str piece;
-        *out = (tern_document){.source = d->at};
+        *out = (tern_document){.source = d->at, .is_rest = d->rest.len > 0};
+        if (out->is_rest) {
+            out->text = trim(take_piece(&d->rest));
+            if (out->text.len) return TERN_OK;
+            continue;
+        }
         if (!d->stream) TERN_TRY(next_source(d, err));
         TERN_TRY(next_piece(d, &piece, more, err));
         if (!*more) {

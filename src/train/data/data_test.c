@@ -95,6 +95,15 @@ TEST(documents_are_cut_at_the_separator) {
     check_text("a.txt", " \n ", NULL, "");
 }
 
+// Fails if a separator with a newline is only looked for as it was given, or if CRLF is believed of
+// a file whose first line ends without it.
+TEST(documents_are_cut_at_the_separator_in_files_with_crlf) {
+    check_text("a.txt", "a\r\nb\r\n\r\nc\r\n\r\n\r\n\r\nd", "\n\n", "[a\r\nb][c][d]");
+    check_text("a.txt", "a\r\n---\r\nb\r\n", "\n---\n", "[a][b]");
+    check_text("a.txt", "a\r\n---\r\nb\r\n", "\r\n---\r\n", "[a][b]");
+    check_text("a.txt", "a\n\nb\r\n\r\nc", "\n\n", "[a][b\r\n\r\nc]");
+}
+
 TEST(documents_come_from_lines_of_json) {
     static const char lines[] = "{\"text\": \"plain \\u00e9\", \"id\": 1}\r\n\n"
                                 "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"},"
@@ -107,12 +116,42 @@ TEST(documents_come_from_lines_of_json) {
     check_list(&source, "[s]");
 }
 
+// Fails if a text of a line of JSON stays whole, or if a line after it is lost.
+TEST(documents_in_lines_of_json_are_cut_like_others) {
+    const size_t n = 2 * TERN_DOCUMENT_MAX + 64;
+    tern_strbuf text = {0};
+    tern_strbuf_puts(&text, "{\"text\": \"");
+    for (size_t i = 0; i < n / 8; i++)
+        tern_strbuf_puts(&text, i % 8 == 7 ? "a story\\n" : "a story ");
+    tern_strbuf_puts(&text, "\"}\n{\"text\": \"last\"}\n");
+    REQUIRE(!text.failed);
+    const char *path = write_text("long.jsonl", text.ptr, text.len);
+    tern_data_source source = {.paths = &path, .n_paths = 1};
+    tern_documents *d;
+    tern_error err = {0};
+    REQUIRE_OK(tern_documents_open(&d, &source, &err), err);
+    size_t n_bytes = 0, n_rests = 0, n_documents = 0;
+    for (bool more = true;;) {
+        tern_document document;
+        REQUIRE_OK(tern_documents_next(d, &document, &more, &err), err);
+        if (!more) break;
+        CHECK(document.text.len <= TERN_DOCUMENT_MAX);
+        n_bytes += document.text.len + 1;
+        n_rests += document.is_rest;
+        n_documents++;
+    }
+    CHECK_MSG(n_documents == 4 && n_rests == 2 && n_bytes == n + 5, "%zu documents, %zu",
+              n_documents, n_bytes);
+    tern_documents_close(d);
+    tern_strbuf_free(&text);
+}
+
 TEST(documents_name_the_line_that_is_wrong) {
     static const struct {
         const char *text, *words;
     } cases[] = {
         {"{\"text\": \"x\"}\n{\"text\": 5}\n", "d.jsonl: line 2: neither"},
-        {"\n\n{\"text\": \"x\"\n", "d.jsonl: line 3: "},
+        {"\n\n{\"text\": \"x\"\n", "d.jsonl: line 3: not JSON: "},
         {"[1]\n", "line 1: neither"},
         {"{\"messages\": [{\"role\": \"user\"}]}", "line 1: a message without"},
         {"{\"messages\": [{\"role\": \"u\\u0000\", \"content\": \"\"}]}", "a message without"},
