@@ -31,12 +31,12 @@ extern "C" {
 
 typedef struct tern_data_source {
     // Files and folders (their .txt and .jsonl files, in the order of their names); also with .gz.
-    // .jsonl: one object per line, with the text as `field` or a chat as "messages": [{"role": ...,
-    // "content": ...}, ...]. Everything else is text with `separator` between documents.
+    // .jsonl: one object per line, with the text as `field` or a conversation (tern_data_shape).
+    // Everything else is text with `separator` between documents.
     const char *const *paths;
     size_t n_paths;
     const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
-    const char *field;     // NULL: "text"
+    const char *field;     // NULL: "text", if it is not a conversation
     // The same, read last: held out by tern_data_build, whatever `valid` is.
     const char *const *held_out;
     size_t n_held_out;
@@ -90,8 +90,20 @@ typedef struct tern_data_split {
     int32_t n_shards;
 } tern_data_split;
 
+// What a document is, by its structure. Conversations are rendered with the model's chat template.
+typedef enum tern_data_shape {
+    TERN_SHAPE_TEXT,
+    TERN_SHAPE_MESSAGES,   // "messages", OpenAI's: also tools, tool_calls, reasoning_content
+    TERN_SHAPE_SHAREGPT,   // "conversations" of "from" and "value"
+    TERN_SHAPE_ALPACA,     // "instruction", "input", "output"
+    TERN_SHAPE_COMPLETION, // "prompt" and "completion"
+    TERN_SHAPE_COUNT
+} tern_data_shape;
+TERN_API const char *tern_data_shape_name(tern_data_shape shape);
+
 typedef struct tern_data_build_stats {
     tern_data_split train, valid;
+    uint64_t n_of_shape[TERN_SHAPE_COUNT]; // documents
     uint64_t n_read, n_same, n_near; // documents: all; dropped as exact and as near duplicates
     double seconds;
 } tern_data_build_stats;

@@ -51,9 +51,12 @@ static void read_documents(const char *path, const char *separator) {
         if (status != TERN_OK || !more) break;
         fuzz_require(document.text.len > 0 && document.text.len <= TERN_LINE_MAX);
         volatile char last = document.text.ptr[document.text.len - 1];
-        for (size_t i = 0; i < document.n_messages; i++)
-            last = document.messages[i].role[strlen(document.messages[i].role)] +
-                   document.messages[i].content[strlen(document.messages[i].content)];
+        if (document.chat) {
+            tern_json_doc request;
+            const tern_strbuf *json = &document.chat->request;
+            fuzz_require(tern_json_parse(&request, json->ptr, json->len, NULL) == TERN_OK);
+            tern_json_free(&request);
+        }
         (void)last;
         status = tern_sketch_text(&sketcher, document.text, true, &sketch, &err);
         if (status == TERN_OK) status = tern_dedup_check(dedup, &sketch, &verdict, &err);

@@ -320,8 +320,9 @@ tern_status tern_generate_refit(tern_session *s, const int32_t *ids, size_t n_id
 
 // ---- Conversations (chat.c) ---------------------------------------------------------------------
 
-// The tokens of a rendered conversation, with the model's BOS where the template leaves it out.
-tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
+// The tokens of a rendered conversation, with the model's BOS where the template leaves it out;
+// `tern data build` learns the same.
+tern_status tern_chat_encode(const tern_tokenizer *t, tern_str text, tern_ids *out,
                              tern_error *err);
 
 // ---- A thread beside (helper.c) -----------------------------------------------------------------

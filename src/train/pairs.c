@@ -80,8 +80,7 @@ static tern_status read_all(reader *r, tern_error *err) {
     for (bool more = true;;) {
         TERN_TRY(tern_documents_next(r->documents, &d, &more, err));
         if (!more) return TERN_OK;
-        if (d.messages)
-            return tern_documents_fail(r->documents, "a chat is not a pair of texts", err);
+        if (d.chat) return tern_documents_fail(r->documents, "a chat is not a pair of texts", err);
         if (!d.is_rest) TERN_TRY(add_pair(r, d.text, err));
     }
 }

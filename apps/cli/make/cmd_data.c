@@ -80,6 +80,19 @@ static void print_split(const char *name, const tern_data_split *s, uint64_t n_a
     printf(", %d shard%s\n", s->n_shards, many((uint64_t)s->n_shards));
 }
 
+// Only if there are others than plain text.
+static void print_shapes(const tern_data_build_stats *s) {
+    const char *before = "  read   ";
+    if (s->n_of_shape[TERN_SHAPE_TEXT] == s->n_read) return;
+    for (int i = 0; i < TERN_SHAPE_COUNT; i++) {
+        if (s->n_of_shape[i] == 0) continue;
+        printf("%s%llu of %s", before, (unsigned long long)s->n_of_shape[i],
+               tern_data_shape_name((tern_data_shape)i));
+        before = ", ";
+    }
+    putchar('\n');
+}
+
 static void print_notice_of_build(void *user, const char *sentence) {
     (void)user;
     end_progress();
@@ -139,6 +152,7 @@ static int build(const command *self, int argc, char **argv) {
         printf("%s: %llu document%s read, %llu the same as others, %llu nearly so; %.1f s\n", out,
                (unsigned long long)s.n_read, many(s.n_read), (unsigned long long)s.n_same,
                (unsigned long long)s.n_near, s.seconds);
+        print_shapes(&s);
         uint64_t n_all = s.train.n_tokens + s.valid.n_tokens;
         print_split("train", &s.train, n_all);
         print_split("valid", &s.valid, n_all);

@@ -52,6 +52,7 @@ LEFT_OUT = {
     "tern_array_write": "numpy.save",
     "tern_json_lines": "json.loads",
     "tern_data_inspect": "the command line's: tern data inspect",
+    "tern_data_shape_name": "data_build returns counts of tokens",
     **{"tern_speech_" + name: "tern_speak in a thread of its own" for name in "open poll get_stats close".split()},
     "tern_transcriber_open_sound": "for event loops; a sound is transcribed in a call",
     "tern_image_tokens_place": "tern_chat_tokens_json places them",

@@ -92,7 +92,8 @@ static tern_status render(tern_agent *a, tern_error *err) {
                                                                 collect, &a->rendered, err);
     tern_strbuf_free(&request);
     if (status == TERN_OK && a->rendered.failed) status = tern_fail_memory(err, a->rendered.len);
-    if (status == TERN_OK) status = tern_chat_encode(a->model, &a->rendered, &a->ids, err);
+    const tern_str text = {tern_strbuf_text(&a->rendered), a->rendered.len};
+    if (status == TERN_OK) status = tern_chat_encode(a->model->tokenizer, text, &a->ids, err);
     return status;
 }
 

@@ -146,15 +146,15 @@ static bool collect(void *user, const char *text, size_t n) {
     return true;
 }
 
-tern_status tern_chat_encode(const tern_model *m, const tern_strbuf *text, tern_ids *out,
+tern_status tern_chat_encode(const tern_tokenizer *t, tern_str text, tern_ids *out,
                              tern_error *err) {
-    const char *s = tern_strbuf_text(text);
     unsigned flags = TERN_TOKENIZE_SPECIAL;
     out->n = 0;
-    TERN_TRY(tern_tokenizer_encode(m->tokenizer, s, text->len, flags, out, err));
-    if (!m->info.adds_bos || (out->n > 0 && out->ids[0] == m->info.bos_id)) return TERN_OK;
+    TERN_TRY(tern_tokenizer_encode(t, text.ptr, text.len, flags, out, err));
+    bool has_bos = out->n > 0 && out->ids[0] == tern_tokenizer_bos(t);
+    if (!tern_tokenizer_adds_bos(t) || has_bos) return TERN_OK;
     out->n = 0;
-    return tern_tokenizer_encode(m->tokenizer, s, text->len, flags | TERN_TOKENIZE_BOS, out, err);
+    return tern_tokenizer_encode(t, text.ptr, text.len, flags | TERN_TOKENIZE_BOS, out, err);
 }
 
 static bool is_read(const reading *r, size_t i, size_t first) {
@@ -226,7 +226,9 @@ static tern_status read_from(reading *r, size_t first, tern_ids *out, tern_error
     tern_status status =
         r->is_request ? render_request(r, first, &text, err) : render(r, first, &text, err);
     if (status == TERN_OK && text.failed) status = tern_fail_memory(err, text.len);
-    if (status == TERN_OK) status = tern_chat_encode(r->model, &text, out, err);
+    if (status == TERN_OK)
+        status = tern_chat_encode(r->model->tokenizer,
+                                  (tern_str){tern_strbuf_text(&text), text.len}, out, err);
     if (status == TERN_OK) status = place_images(r, first, out, err);
     tern_strbuf_free(&text);
     return status;

@@ -34,17 +34,30 @@ tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_e
 tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
                                     tern_error *err);
 
+// ---- Conversations (data_chats.c) ---------------------------------------------------------------
+
+typedef struct tern_data_chat {
+    tern_data_shape shape; // TEXT: it is none
+    size_t n_messages;
+    size_t n_left_out;   // messages that are marked as not to be learnt
+    tern_strbuf request; // as tern_template_chat_json takes it, to be rendered as far as it goes
+    tern_strbuf text;    // all contents, one per line
+} tern_data_chat;
+// Reads an object of any of the shapes. *wrong: why it is none of its shape, or NULL.
+tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, const char **wrong,
+                                tern_error *err);
+void tern_data_chat_free(tern_data_chat *chat);
+
 // ---- Documents (data_documents.c) ---------------------------------------------------------------
 
 #define TERN_DOCUMENT_MAX ((size_t)8 << 20)  // bytes; longer ones are cut at the end of a line
 #define TERN_LINE_MAX     ((size_t)64 << 20) // bytes of a line of JSON
 
 typedef struct tern_document {
-    tern_str text; // valid until the next call; for a chat: all contents, one per line
-    const tern_message *messages; // for a chat, else NULL
-    size_t n_messages;
-    size_t source; // index of the file
-    bool is_rest;  // what follows in a line of JSON whose text was cut
+    tern_str text;              // valid until the next call; for a chat: all contents, one per line
+    const tern_data_chat *chat; // for a chat, else NULL
+    size_t source;              // index of the file
+    bool is_rest;               // what follows in a line of JSON whose text was cut
 } tern_document;
 
 typedef struct tern_document_source {

@@ -5,6 +5,7 @@
 // with all earlier ones, in either split. Its split depends on its words and the seed alone: adding
 // documents later moves none.
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
@@ -13,6 +14,7 @@
 #include "formats/formats.h"
 #include "formats/shard/shard.h"
 #include "input/input.h"
+#include "session/session.h"
 #include "base/os/team.h"
 #include "tern.h"
 #include "train/data/data.h"
@@ -54,7 +56,7 @@ typedef struct builder {
     tern_sketcher *sketchers; // [n_threads]
     tern_error *errors;       // [n_threads]
     job *jobs;                // [BATCH_DOCUMENTS]
-    size_t n_jobs;
+    size_t n_jobs, n_left_out;
     tern_strbuf texts;
     atomic_size_t next_job;
     split train, valid;
@@ -131,19 +133,31 @@ static tern_status write_document(builder *b, const job *j) {
 
 // ---- A batch at a time --------------------------------------------------------------------------
 
+static tern_status render_chat(builder *b, const tern_data_chat *chat) {
+    tern_error why = {0};
+    b->n_left_out += chat->n_left_out;
+    tern_status status = tern_template_chat_json(b->template, b->tokenizer, chat->request.ptr,
+                                                 chat->request.len, &b->texts, &why);
+    if (status == TERN_OK || status == TERN_ERR_MEMORY) {
+        if (status != TERN_OK && b->err) *b->err = why;
+        return status;
+    }
+    return tern_documents_fail(b->documents, why.message, b->err);
+}
+
 static tern_status read_job(builder *b, const tern_document *document) {
     job *j = &b->jobs[b->n_jobs];
     j->at = b->texts.len;
     j->n_text = document->text.len;
     j->source = document->source;
-    j->is_chat = document->messages != NULL;
+    j->is_chat = document->chat != NULL;
+    b->stats->n_of_shape[j->is_chat ? document->chat->shape : TERN_SHAPE_TEXT]++;
     if (!j->is_chat) {
         tern_strbuf_append(&b->texts, document->text.ptr, document->text.len);
     } else {
         if (!b->template)
             TERN_TRY(tern_template_for_model(&b->template, b->file, b->tokenizer, NULL, b->err));
-        TERN_TRY(tern_template_chat(b->template, b->tokenizer, document->messages,
-                                    document->n_messages, false, &b->texts, b->err));
+        TERN_TRY(render_chat(b, document->chat));
     }
     if (b->texts.failed) return tern_fail_memory(b->err, b->texts.len + document->text.len);
     j->n = b->texts.len - j->at;
@@ -172,13 +186,24 @@ static tern_status append_id(tern_ids *ids, int32_t id, tern_error *err) {
     return TERN_OK;
 }
 
+// If a text begins with the end token, the previous document's is already there.
+static void drop_end(const builder *b, tern_ids *ids) {
+    if (ids->n == 0 || ids->ids[0] != b->shard.end_id) return;
+    memmove(ids->ids, ids->ids + 1, --ids->n * sizeof *ids->ids);
+}
+
 static tern_status do_job(const builder *b, job *j, tern_sketcher *sketcher, tern_error *err) {
     tern_str text = {b->texts.ptr + j->at, j->n};
-    unsigned flags = j->is_chat ? TERN_TOKENIZE_SPECIAL : TERN_TOKENIZE_PLAIN;
     j->ids.n = 0;
     TERN_TRY(tern_sketch_text(sketcher, text, b->desc->drop_near, &j->sketch, err));
-    if (b->begin_id >= 0) TERN_TRY(append_id(&j->ids, b->begin_id, err));
-    TERN_TRY(tern_tokenizer_encode(b->tokenizer, text.ptr, text.len, flags, &j->ids, err));
+    if (j->is_chat) {
+        TERN_TRY(tern_chat_encode(b->tokenizer, text, &j->ids, err));
+        drop_end(b, &j->ids);
+    } else {
+        if (b->begin_id >= 0) TERN_TRY(append_id(&j->ids, b->begin_id, err));
+        TERN_TRY(tern_tokenizer_encode(b->tokenizer, text.ptr, text.len, TERN_TOKENIZE_PLAIN,
+                                       &j->ids, err));
+    }
     return append_id(&j->ids, b->shard.end_id, err);
 }
 
@@ -258,9 +283,16 @@ static tern_status write_manifest(builder *b) {
     tern_strbuf out = {0};
     const tern_data_build_stats *stats = b->stats;
     put_settings(&out, b);
-    tern_strbuf_printf(&out, "  \"documents\": {\"read\": %llu, \"same\": %llu, \"near\": %llu},\n",
+    tern_strbuf_printf(&out,
+                       "  \"documents\": {\"read\": %llu, \"same\": %llu, \"near\": %llu},\n"
+                       "  \"shapes\": {",
                        (unsigned long long)stats->n_read, (unsigned long long)stats->n_same,
                        (unsigned long long)stats->n_near);
+    for (int i = 0; i < TERN_SHAPE_COUNT; i++)
+        tern_strbuf_printf(&out, "%s\"%s\": %llu", i ? ", " : "",
+                           tern_data_shape_name((tern_data_shape)i),
+                           (unsigned long long)stats->n_of_shape[i]);
+    tern_strbuf_puts(&out, "},\n");
     put_split(&out, &b->train);
     put_split(&out, &b->valid);
     tern_strbuf_puts(&out, "  \"sources\": [");
@@ -312,10 +344,22 @@ static void notice_undivided(const builder *b) {
     tern_strbuf_free(&text);
 }
 
+// Shards have no place for it.
+static void notice_left_out(const builder *b) {
+    char text[160];
+    if (b->n_left_out == 0) return;
+    snprintf(text, sizeof text,
+             "%zu messages are marked as not to be learnt (\"weight\": 0 or \"train\": false): "
+             "shards do not keep this, and they are learnt like others",
+             b->n_left_out);
+    b->desc->on_notice(b->desc->user, text);
+}
+
 static void notice(const builder *b) {
     const tern_data_build_desc *d = b->desc;
     if (!d->on_notice) return;
     notice_undivided(b);
+    notice_left_out(b);
     if (b->train.stats->n_documents == 0)
         d->on_notice(d->user, "there is nothing to train on: no document is in the split 'train'");
     else if (d->valid > 0 && b->valid.stats->n_documents == 0)

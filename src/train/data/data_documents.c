@@ -1,7 +1,7 @@
 // Documents from files.
 //
 // A file whose name ends in .jsonl (or .jsonl.gz) has a JSON object per line: its text is in one
-// field, or it is a chat, {"messages": [{"role": ..., "content": ...}, ...]}. Every other file is
+// field, or it is a conversation of some shape (data_chats.c). Every other file is
 // text, in which a separator stands between documents. In a folder the files .txt and .jsonl, also
 // with .gz, are read. White space around a document is dropped.
 #include <ctype.h>
@@ -17,9 +17,8 @@
 #include "tern.h"
 #include "train/data/data.h"
 
-#define READ_BYTES   ((size_t)256 << 10)
-#define DEPTH_MAX    32
-#define MESSAGES_MAX 4096
+#define READ_BYTES ((size_t)256 << 10)
+#define DEPTH_MAX  32
 
 struct tern_documents {
     tern_document_source *sources;
@@ -32,11 +31,10 @@ struct tern_documents {
     size_t n, from, searched, capacity; // searched: no document ends before this
     bool is_json, ended;                // ended: the stream is exhausted
     uint64_t line;
-    tern_json_doc json; // of the line that was returned last
-    tern_str rest;      // of a text in it that is longer than a document
-    tern_message *messages;
-    size_t messages_capacity;
-    tern_strbuf text; // of the messages: each terminated by 0, then all as one text
+    tern_json_doc json;  // of the line that was returned last
+    tern_str rest;       // of a text in it that is longer than a document
+    bool names_field;    // the caller does: it is looked for first
+    tern_data_chat chat; // that line's, if it is one
 };
 
 // ---- The list of files --------------------------------------------------------------------------
@@ -91,6 +89,7 @@ static tern_status open_documents(tern_documents *d, const tern_data_source *sou
                                   tern_error *err) {
     const char *separator = source->separator ? source->separator : "<|endoftext|>";
     const char *field = source->field ? source->field : "text";
+    d->names_field = source->field != NULL;
     d->separator = tern_strdup(TERN_MEM_FILE, separator);
     d->field = tern_strdup(TERN_MEM_FILE, field);
     if (!d->separator || !d->field) return tern_fail_memory(err, strlen(separator));
@@ -131,8 +130,7 @@ void tern_documents_close(tern_documents *d) {
     tern_stream_close(d->stream);
     tern_free(d->buffer);
     tern_json_free(&d->json);
-    tern_free(d->messages);
-    tern_strbuf_free(&d->text);
+    tern_data_chat_free(&d->chat);
     tern_free(d);
 }
 
@@ -247,52 +245,11 @@ tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_
                      (unsigned long long)d->line, what);
 }
 
-// Appends role and content of each message to d->text, terminated by 0, since JSON's strings are
-// not.
-static tern_status copy_messages(tern_documents *d, const tern_json *list, tern_error *err) {
-    static const char *const keys[] = {"role", "content"};
-    for (const tern_json *m = tern_json_first(&d->json, list); m;
-         m = tern_json_next(&d->json, list, m)) {
-        for (int k = 0; k < 2; k++) {
-            tern_str s = tern_json_str(tern_json_get(&d->json, m, keys[k]));
-            if (!s.ptr || memchr(s.ptr, 0, s.len))
-                return tern_documents_fail(d, "a message without a text as \"role\" or \"content\"",
-                                           err);
-            tern_strbuf_append(&d->text, s.ptr, s.len);
-            tern_strbuf_putc(&d->text, 0);
-        }
-    }
-    return d->text.failed ? tern_fail_memory(err, d->text.len) : TERN_OK;
-}
-
-static tern_status read_messages(tern_documents *d, const tern_json *list, tern_document *out,
-                                 tern_error *err) {
-    if (list->n > MESSAGES_MAX) return tern_documents_fail(d, "more than 4096 messages", err);
-    out->text = (tern_str){0};
-    if (!list->n) return TERN_OK; // an empty chat is an empty document
-    if (tern_array_reserve(TERN_MEM_FILE, &d->messages, &d->messages_capacity, 0, list->n) != 0)
-        return tern_fail_memory(err, list->n * sizeof *d->messages);
-    tern_strbuf_clear(&d->text);
-    TERN_TRY(copy_messages(d, list, err));
-    size_t n_copies = d->text.len; // after the copies come the contents again, as one text
-    for (const tern_json *m = tern_json_first(&d->json, list); m;
-         m = tern_json_next(&d->json, list, m)) {
-        tern_str content = tern_json_str(tern_json_get(&d->json, m, "content"));
-        tern_strbuf_append(&d->text, content.ptr, content.len);
-        tern_strbuf_putc(&d->text, '\n');
-    }
-    if (d->text.failed) return tern_fail_memory(err, d->text.len);
-    const char *at = d->text.ptr; // no longer moves
-    for (size_t i = 0; i < list->n; i++) {
-        d->messages[i] = (tern_message){.role = at};
-        at += strlen(at) + 1;
-        d->messages[i].content = at;
-        at += strlen(at) + 1;
-    }
-    out->text = (tern_str){d->text.ptr + n_copies, d->text.len - n_copies};
-    out->messages = d->messages;
-    out->n_messages = list->n;
-    return TERN_OK;
+// The text of the line, if it has one; its rest is the next document.
+static bool take_text(tern_documents *d, tern_document *out) {
+    d->rest = tern_json_str(tern_json_get(&d->json, tern_json_root(&d->json), d->field));
+    out->text = take_piece(&d->rest);
+    return out->text.ptr != NULL;
 }
 
 static tern_status read_line(tern_documents *d, tern_str line, tern_document *out,
@@ -305,14 +262,18 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
         return tern_documents_fail(d, why ? why : inner.message, err);
     }
     if (status != TERN_OK) return tern_fail(err, status, "%s", inner.message);
-    const tern_json *root = tern_json_root(&d->json);
-    const tern_json *messages = tern_json_get(&d->json, root, "messages");
-    if (tern_json_is(messages, TERN_JSON_ARRAY)) return read_messages(d, messages, out, err);
-    d->rest = tern_json_str(tern_json_get(&d->json, root, d->field));
-    out->text = take_piece(&d->rest);
-    if (out->text.ptr) return TERN_OK;
+    if (d->names_field && take_text(d, out)) return TERN_OK;
+    const char *wrong;
+    TERN_TRY(tern_data_chat_read(&d->chat, &d->json, &wrong, err));
+    if (wrong) return tern_documents_fail(d, wrong, err);
+    if (d->chat.shape != TERN_SHAPE_TEXT) {
+        out->text = (tern_str){tern_strbuf_text(&d->chat.text), d->chat.text.len};
+        out->chat = &d->chat;
+        return TERN_OK;
+    }
+    if (take_text(d, out)) return TERN_OK;
     char what[160];
-    snprintf(what, sizeof what, "neither \"messages\" nor a text as \"%.100s\"", d->field);
+    snprintf(what, sizeof what, "neither a conversation nor a text as \"%.100s\"", d->field);
     return tern_documents_fail(d, what, err);
 }
 
@@ -337,7 +298,7 @@ tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *mor
         piece = trim(piece);
         out->text = piece;
         if (piece.len && d->is_json) TERN_TRY(read_line(d, piece, out, err));
-        if (!out->messages) out->text = trim(out->text);
+        if (!out->chat) out->text = trim(out->text);
         if (out->text.len) return TERN_OK;
     }
     *more = false;

@@ -58,9 +58,8 @@ static tern_status list(const tern_data_source *source, tern_strbuf *out, tern_e
         status = tern_documents_next(d, &document, &more, err);
         if (status != TERN_OK || !more) break;
         tern_strbuf_putc(out, '[');
-        for (size_t i = 0; i < document.n_messages; i++)
-            tern_strbuf_printf(out, "%s:%s/", document.messages[i].role,
-                               document.messages[i].content);
+        if (document.chat)
+            tern_strbuf_append(out, document.chat->request.ptr, document.chat->request.len);
         tern_strbuf_append(out, document.text.ptr, document.text.len);
         tern_strbuf_putc(out, ']');
     }
@@ -110,7 +109,9 @@ TEST(documents_come_from_lines_of_json) {
                                 " {\"role\": \"assistant\", \"content\": \"Hello\\n\"}]}\n"
                                 "{\"text\": \"last\"}";
     check_text("b.jsonl", lines, NULL,
-               "[plain \xC3\xA9][user:Hi/assistant:Hello\n/Hi\nHello\n\n][last]");
+               "[plain \xC3\xA9][{\"add_generation_prompt\":false,\"messages\":["
+               "{\"role\":\"user\",\"content\":\"Hi\"},"
+               "{\"role\":\"assistant\",\"content\":\"Hello\\n\"}]}Hi\nHello\n\n][last]");
     const char *path = write_text("c.jsonl", "{\"story\": \"s\"}", 14);
     tern_data_source source = {.paths = &path, .n_paths = 1, .field = "story"};
     check_list(&source, "[s]");
