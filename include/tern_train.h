@@ -167,6 +167,9 @@ typedef struct tern_train_info {
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
     uint64_t n_pairs, n_valid_pairs;   // in contrastive training; else 0
+    // Tokens that are scored, as shares of the text that was looked at for it; 1 unless only what
+    // assistants say is learnt. valid_share 0: there is no loss of held-out text.
+    double share, valid_share;
     int32_t batch_pairs;
     uint64_t n_cut_texts;    // of the pairs: longer than seq_len
     int64_t step, n_steps;   // step > 0: resumed from that step

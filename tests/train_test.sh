@@ -72,6 +72,19 @@ there "$dir/run/step-00000020.gguf"
 n=$((n + 1))
 [ "$(grep -c '"loss"' "$dir/run/log.jsonl")" = 4 ] || wrong "the log lost lines of the first part"
 
+# Chats: how they are told apart, and what of them is scored.
+for i in 1 2 3 4 5 6 7 8 9; do
+    echo '{"messages":[{"role":"user","content":"Cat '$i'?"},{"role":"assistant","content":"At the river '$i'."}]}'
+    echo '{"instruction":"Where is dog '$i'?","output":"It is at the river, near cat '$i'."}'
+done >"$dir/chats.jsonl"
+ends 0 "$tern" data build "$dir/chats.jsonl" --tokenizer "$dir/tok" -o "$dir/chats" --held-out "$dir/stories.txt"
+has '^  read   400 of plain text, 9 of OpenAI messages, 9 of Alpaca$'
+ends 0 "$tern" train --data "$dir/chats" $small -o "$dir/says" -n 2 --assistant-only
+says '^scored  [1-9][0-9.]*% of the tokens; none of those held out, so there is no loss of these$'
+n=$((n + 1))
+grep -q 'valid_loss' "$dir/says/log.jsonl" && wrong "a loss of no tokens"
+fails 1 'nothing to learn: an assistant says none of its tokens' $train -o "$dir/mute" -n 2 --assistant-only
+
 # Ctrl-C is answered at once, and the checkpoint is there; two runs cannot share a folder; the log
 # and an image of it can be read while it grows. Seen to fail: with a handler that says nothing.
 $train -o "$dir/long" -n 1000000 --log-every 10 --valid-every 100000 >"$dir/out" 2>"$dir/long.err" &

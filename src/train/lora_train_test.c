@@ -45,6 +45,21 @@ static bool make_data(const char *base, bool is_folder, const char *folder) {
     return build_data(base, text, end, folder);
 }
 
+// Chats in which the users' words are random and the answers are not.
+static bool make_chats(const char *base, const char *folder) {
+    const char *text = test_tmp("lora_chats.jsonl");
+    FILE *f = fopen(text, "w");
+    uint64_t x = 5;
+    if (!f) return false;
+    for (int i = 0; i < 300; i++) {
+        fputs("{\"messages\":[{\"role\":\"user\",\"content\":\"", f);
+        for (int k = 0; k < 12; k++) fputc('a' + (int)((x = tern_mix64(x + 1)) % 26), f);
+        fputs("\"},{\"role\":\"assistant\",\"content\":\"the end\"}]}\n", f);
+    }
+    fclose(f);
+    return build_data(base, text, NULL, folder);
+}
+
 typedef struct losses {
     double first_valid, last_valid, last;
     int n_events, stop_at;
@@ -637,7 +652,7 @@ TEST(lora_training_survives_failing_allocations) {
     if (!make_base(&kinds[0], base, sizeof base)) return;
     snprintf(data, sizeof data, "%s", test_tmp("lora_memory_data"));
     snprintf(out, sizeof out, "%s", test_tmp("lora_memory_out"));
-    if (!make_data(base, false, data)) return;
+    if (!make_chats(base, data)) return;
     tern_train_desc d = small_run(base, data, out, &l);
     d.n_steps = 1;
     d.assistant_only = true;
@@ -700,24 +715,14 @@ TEST(assistants_alone_are_learnt) {
     tern_file_close(file);
 }
 
-// The users' words are random and the answers are not: only answers count.
+// Only answers count: nobody can learn the users' words.
 TEST(lora_training_of_chats_learns_the_answers) {
-    const char *text = test_tmp("lora_chats.jsonl");
     char base[300], data[300], out[300];
     tern_error err;
     losses l;
-    uint64_t x = 5;
     if (!make_base(&kinds[0], base, sizeof base)) return;
     snprintf(data, sizeof data, "%s", test_tmp("lora_chats_data"));
-    FILE *f = fopen(text, "w");
-    REQUIRE(f != NULL);
-    for (int i = 0; i < 300; i++) {
-        fputs("{\"messages\":[{\"role\":\"user\",\"content\":\"", f);
-        for (int k = 0; k < 12; k++) fputc('a' + (int)((x = tern_mix64(x + 1)) % 26), f);
-        fputs("\"},{\"role\":\"assistant\",\"content\":\"the end\"}]}\n", f);
-    }
-    fclose(f);
-    if (!build_data(base, text, NULL, data)) return;
+    if (!make_chats(base, data)) return;
     double learnt[2];
     for (int only = 0; only < 2; only++) {
         snprintf(out, sizeof out, "%s%d", test_tmp("lora_chats_out"), only);

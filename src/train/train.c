@@ -15,6 +15,9 @@
 #include "base/os/os_file.h"
 #include "train/trainer.h"
 
+// Enough to know the share of scored tokens, and read in seconds.
+#define SHARE_TOKENS ((int64_t)1 << 24)
+
 typedef struct loop {
     tern_trainer *t;
     tern_train_log *log; // of rank 0, else NULL
@@ -373,6 +376,32 @@ static tern_status checkpoint(loop *l) {
     return TERN_OK;
 }
 
+// ---- What assistants say -----------------------------------------------------------------------
+
+// The share of scored tokens in a set's first sequences.
+static tern_status find_share(tern_trainer *t, tern_token_set *set, int64_t n_tokens, double *share,
+                              tern_error *err) {
+    uint64_t n = tern_token_set_n_sequences(set), most = (uint64_t)(n_tokens / t->desc.seq_len);
+    int64_t n_scored = 0;
+    if (n > most) n = most;
+    for (uint64_t i = 0; i < n; i++) TERN_TRY(fill_sequence(t, set, 0, i, 0, &n_scored, err));
+    *share = n ? (double)n_scored / ((double)n * t->desc.seq_len) : 0;
+    return TERN_OK;
+}
+
+// A run that scores nothing would write the weights that it began with.
+static tern_status find_shares(tern_trainer *t, tern_error *err) {
+    t->share = t->valid_share = 1;
+    if (!t->assistant) return TERN_OK;
+    TERN_TRY(find_share(t, t->data, SHARE_TOKENS, &t->share, err));
+    if (t->valid) TERN_TRY(find_share(t, t->valid, t->desc.valid_tokens, &t->valid_share, err));
+    if (t->share > 0) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "%s: nothing to learn: an assistant says none of its tokens, as the chat "
+                     "template marks them (is it made of chats, and with this template?)",
+                     t->desc.data);
+}
+
 // ---- The loop ----------------------------------------------------------------------------------
 
 static tern_train_info info_of(const tern_trainer *t) {
@@ -383,6 +412,8 @@ static tern_train_info info_of(const tern_trainer *t) {
                          .n_embd = t->desc.n_embd,
                          .n_tokens = t->data ? tern_token_set_n_tokens(t->data) : 0,
                          .n_valid_tokens = t->valid ? tern_token_set_n_tokens(t->valid) : 0,
+                         .share = t->share,
+                         .valid_share = t->valid_share,
                          .step = t->step,
                          .n_steps = t->desc.n_steps,
                          .n_damaged = t->n_damaged};
@@ -407,6 +438,7 @@ static tern_status begin(loop *l) {
     tern_trainer *t = l->t;
     bool resumed = false;
     int64_t n_dropped = 0;
+    TERN_TRY(find_shares(t, l->err));
     TERN_TRY(tern_trainer_init_weights(t, l->err));
     if (t->desc.resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
     if (t->desc.resume && !resumed) TERN_TRY(tern_train_log_check(t, l->err));
@@ -426,7 +458,7 @@ static tern_status begin(loop *l) {
 }
 
 static bool validates(const tern_trainer *t) {
-    return t->contrastive ? tern_contrastive_validates(t) : t->valid != NULL;
+    return t->contrastive ? tern_contrastive_validates(t) : t->valid && t->valid_share > 0;
 }
 
 static tern_status run(loop *l) {

@@ -86,6 +86,7 @@ typedef struct tern_trainer {
     tern_assistant *assistant;       // which tokens are learnt, NULL: all
     int32_t end_id;                  // of a document, -1: none
     bool has_own_bos;                // a text begins with a token other than end_id
+    double share, valid_share;       // scored tokens among those that were looked at
     bool begins_by_marks;            // documents begin where the shards mark it, not at end tokens
     int64_t step;                    // steps done
     int64_t n_damaged;               // damaged checkpoints skipped on resume

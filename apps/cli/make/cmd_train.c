@@ -84,6 +84,10 @@ static void print_tokens(const tern_train_info *i) {
         fprintf(stderr, "%s held out\n", amount((double)i->n_valid_tokens, b));
     else
         fprintf(stderr, "none held out: the loss is that of text it learns\n");
+    if (i->share < 1) fprintf(stderr, "scored  %.1f%% of the tokens", 100 * i->share);
+    if (i->share < 1 && i->n_valid_tokens && i->valid_share == 0)
+        fprintf(stderr, "; none of those held out, so there is no loss of these");
+    if (i->share < 1) fputc('\n', stderr);
     fprintf(stderr, "plan    %lld step%s of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
             (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_tokens, i->seq_len,
             amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
