@@ -39,6 +39,8 @@ SERVE_LIBS  := $(if $(LAZY),,$(SERVE_NEEDS))
 endif
 
 HUB_SRC := $(wildcard apps/hub/*.c) $(wildcard apps/load/*.c)
+# What of the hub knows names, plans and files, but no network: the server needs it.
+HUB_PLAIN := $(addprefix apps/hub/hub_,blob.c digest.c facts.c name.c plan.c store.c)
 # What `tern agent` is made of, but for the loop, which is the library's.
 AGENT_SRC := $(wildcard apps/agent/*.c apps/agent/*/*.c)
 ifeq ($(LIBCURL),1)

@@ -15,8 +15,7 @@ FUZZ_NAMES := $(patsubst %_fuzz.c,%,$(notdir $(FUZZ_SRC)))
 FUZZ_BUILD := $(BUILD)/fuzz
 FUZZ_SANITIZE := address,undefined,float-cast-overflow
 FUZZ_SUPPORT := fuzz/support.c fuzz/carriers.c tests/support/tiny_model.c $(SERVE_PLAIN) \
-                $(filter-out apps/agent/mcp/mcp_http.c apps/agent/mcp/mcp_pipe.c,$(AGENT_SRC)) \
-                apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c apps/hub/hub_store.c
+                $(filter-out apps/agent/mcp/mcp_http.c apps/agent/mcp/mcp_pipe.c,$(AGENT_SRC)) $(HUB_PLAIN)
 FUZZ_REPLAYS := $(FUZZ_NAMES:%=$(BUILD)/fuzz/%_replay)
 
 .PHONY: fuzz fuzz-replay $(FUZZ_NAMES:%=fuzz-%)

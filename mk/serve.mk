@@ -43,8 +43,7 @@ $(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/serve/mcp_fixture.json
 	@mkdir -p $(@D)
 	$(Q)tools/embed_files.sh fixture tests/serve/mcp_fixture.json > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/tests/serve/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
-$(BUILD)/mcp_fixture: $(call obj,tests/serve/mcp_fixture.c apps/hub/hub_facts.c apps/hub/hub_name.c apps/hub/hub_plan.c \
-                      apps/hub/hub_store.c $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
+$(BUILD)/mcp_fixture: $(call obj,tests/serve/mcp_fixture.c $(HUB_PLAIN) $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(SERVE_LIBS)
 

@@ -2,7 +2,10 @@
 #ifndef TERN_SERVE_ROUTE_H
 #define TERN_SERVE_ROUTE_H
 
-#include "apps/serve/request/request.h"
+#include <stddef.h>
+
+struct request;
+struct error_format;
 
 typedef enum route_needs {
     NEEDS_NOTHING, // not even a key
@@ -16,8 +19,8 @@ typedef enum route_needs {
 
 typedef struct route {
     const char *method, *path; // a path that ends with '/' matches any longer path
-    const error_format *error_format;
-    void (*handle)(request *req);
+    const struct error_format *error_format;
+    void (*handle)(struct request *req);
     route_needs needs;
 } route;
 

@@ -309,7 +309,7 @@ TEST(ternary_long_rows_do_not_overflow) {
 
 // ---- Each kernel of the table ------------------------------------------------------------------
 
-static const tern_ternary_kernels *whole; // the best variant, of which one kernel is broken
+static const tern_ternary_kernels *whole; // the best variant, before a kernel is broken
 
 static void broken_pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t *row) {
     whole->pack_row(packing, q, n_in, row);
