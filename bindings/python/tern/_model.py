@@ -63,6 +63,7 @@ class Model:
     vocab_only      only tokenizer and template
     cpu_features    at most these: "scalar", "avx2", "avx512", "neon"
     loras           adapters, one or a list: a path, (path, scale), Lora
+    loras_by_session   session(lora_scales=[...]) chooses among them, instead of all together
     mmproj          the vision part of a GGUF, a path or bytes; None: mmproj*.gguf beside it, "": text only
     webgpu          WebGpu
     speculate       speculation: the same text, often sooner. True, or Speculation
@@ -77,8 +78,8 @@ class Model:
         self, path: Union[Path, bytes, bytearray, memoryview, Any], *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: Kv = "auto",
         batch: int = 0, ternary: Ternary = "auto", head: Head = "auto", precise: bool = False, thinking: Thinking = "auto",
         chat_template: Optional[str] = None, pooling: Pooling = "none", vocab_only: bool = False,
-        cpu_features: Optional[str] = None, loras: LorasOption = (), webgpu: Optional[WebGpu] = None,
-        speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
+        cpu_features: Optional[str] = None, loras: LorasOption = (), loras_by_session: bool = False,
+        webgpu: Optional[WebGpu] = None, speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
         on_progress: Optional[OnProgress] = None, mmproj: Union[Path, bytes, None] = None, on_log: Optional[OnLog] = None,
     ) -> None:
         callbacks = Callbacks()
@@ -88,7 +89,8 @@ class Model:
             ternary=choice("ternary", ternary, TERNARY), precise=precise, head=choice("head", head, HEAD),
             chat_template=optional(chat_template), thinking=choice("thinking", thinking, THINKING),
             pooling=choice("pooling", pooling, POOLING), vocab_only=vocab_only, cpu_features=optional(cpu_features),
-            loras=adapters, n_loras=len(adapters), on_progress=callbacks.progress(on_progress), on_log=log_callback(on_log))
+            loras=adapters, n_loras=len(adapters), loras_by_session=loras_by_session,
+            on_progress=callbacks.progress(on_progress), on_log=log_callback(on_log))
         kept = [desc.on_log]  # as long as the model
         for name, source in (("bytes", path), ("mmproj_bytes", mmproj)):
             if (name == "bytes" or source is not None) and not isinstance(source, (str, os.PathLike)):
@@ -334,12 +336,14 @@ class Model:
         return Answer(self._engine, job, (self, asked.images), asked.dropped)
 
     def session(self, *, context: Optional[int] = None, kv: Optional[Kv] = None, shift: bool = False, keep: int = 0,
-                speculate: Optional[SpeculateOption] = None, profile: bool = False) -> Session:
+                speculate: Optional[SpeculateOption] = None, profile: bool = False,
+                lora_scales: Optional[Sequence[float]] = None) -> Session:
         """A timeline that you control yourself. Options left out are the model's.
 
         shift: when the context is full, drop the oldest half after the first `keep` (4) tokens. profile: time
-        each kernel; such a session accepts only tokens (sync, logits, logprobs)."""
-        how = dict(self._how, shift=shift, keep=keep, profile=profile)
+        each kernel; such a session accepts only tokens (sync, logits, logprobs). lora_scales: one for each adapter of a
+        model with loras_by_session, 0: not applied."""
+        how = dict(self._how, shift=shift, keep=keep, profile=profile, lora_scales=lora_scales)
         given = {"context": context, "kv": kv, "speculate": speculate}
         how.update({name: value for name, value in given.items() if value is not None})
         return self._adopt(open_session(self._handle, **how))

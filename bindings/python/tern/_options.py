@@ -246,10 +246,13 @@ def webgpu_desc(webgpu: Optional[WebGpu]) -> c.tern_webgpu_desc:
 
 
 def session_desc(context: Optional[int], kv: Kv, shift: bool, keep: int, speculate: SpeculateOption,
-                 profile: bool = False) -> Tuple[c.tern_session_desc, List[Handle]]:
+                 profile: bool = False, lora_scales: Optional[Sequence[float]] = None) -> Tuple[c.tern_session_desc, List[Handle]]:
     """A tern_session_desc, and what its session needs as long as it lives."""
     desc = c.tern_session_desc(n_context=whole("context", context or 0), kv_type=choice("kv", kv, KV),
                                shift_context=shift, n_keep=whole("keep", keep), profile=profile)
+    if lora_scales is not None:
+        scales = [real("lora_scales", each) for each in lora_scales]
+        desc.lora_scales, desc.n_lora_scales = (ctypes.c_float * len(scales))(*scales), len(scales)
     how = speculate if isinstance(speculate, Speculation) else Speculation(lookup=bool(speculate), online=bool(speculate))
     needs: List[Handle] = []
     wanted = desc.speculation

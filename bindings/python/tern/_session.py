@@ -72,6 +72,14 @@ class Session:
             self._job = job
         return Answer(self.model._engine, job, (self, asked.images), asked.dropped)
 
+    @property
+    def lora_scales(self) -> Tuple[float, ...]:
+        """One for each adapter; empty unless the model was opened with loras_by_session."""
+        n = ctypes.c_size_t()
+        with self._lock, self._handle as session:
+            scales = lib.tern_session_lora_scales(session, ctypes.byref(n))
+            return tuple(scales[:n.value]) if n.value else ()
+
     # ---- Tokens and scores -----------------------------------------------------------------------
 
     def sync(self, ids: Ids) -> int:

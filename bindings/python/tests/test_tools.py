@@ -77,6 +77,14 @@ class Tools(unittest.TestCase):
                                   "-n", "30", "--json"))["text"]
         self.assertEqual((texts[1], texts[2], texts[3]), (told, told, texts[0]))
         self.assertEqual(len(set(texts)), 3, texts)
+        with tern.Model(STORIES, loras=[self.folder], loras_by_session=True, threads=1) as model:
+            for scales, text in (((0,), texts[0]), ((1,), texts[1]), (None, texts[1]), ((3,), texts[4])):
+                with model.session(lora_scales=scales) as session:
+                    self.assertEqual(session.lora_scales, tuple(scales or (1,)))
+                    self.assertEqual(session.generate("Once upon a time", **options).text, text)
+            for wrong in ((1, 2), (float("nan"),)):
+                with self.assertRaises(tern.TernError):
+                    model.session(lora_scales=wrong)
 
     def test_perplexity(self):
         text = "Once upon a time there was a cat. She had a hat, and the dog had none. " * 20
