@@ -94,6 +94,7 @@ bool tern_token_is_end(const tern_model *m, int32_t id) {
 }
 
 void tern_model_get_infill_info(const tern_model *m, tern_infill_info *info) {
+    if (!info) return;
     *info = (tern_infill_info){-1, -1, -1, -1, -1, -1, false, false};
     if (m && m->tokenizer) tern_tokenizer_infill(m->tokenizer, info);
 }

@@ -79,6 +79,7 @@ static void call_small_ones(void) {
     begin("tern_status_name(99)"), holds(tern_status_name((tern_status)99) != NULL);
     begin("tern_datagen_reason_name(99)");
     holds(tern_datagen_reason_name((tern_datagen_reason)99) == NULL);
+    begin("tern_data_shape_name(99)"), holds(tern_data_shape_name((tern_data_shape)99) != NULL);
     begin("tern_type_name(99)"), holds(tern_type_name((tern_type)99) != NULL);
     GIVES(TERN_TYPE_AUTO, tern_type_from_name, NULL);
     RUNS(tern_model_close, NULL);
@@ -93,6 +94,9 @@ static void call_small_ones(void) {
     holds(metadata.key == NULL && metadata.n == 0);
     GIVES(false, tern_model_metadata_element, NULL, NULL, 0, NULL);
     RUNS(tern_model_get_info, NULL, &info);
+    tern_infill_info infill;
+    RUNS(tern_model_get_infill_info, NULL, NULL);
+    RUNS(tern_model_get_infill_info, NULL, &infill);
     holds(info.path == NULL && info.n_vocab == 0);
     GIVES(NULL, tern_token_text, NULL, 0, NULL);
     GIVES(NULL, tern_token_text, NULL, 0, &n);
@@ -414,6 +418,7 @@ static void call_with_model(tern_model *m) {
     no_shards.shards = nobody, no_shards.n_shards = 1;
     no_text.n_bytes = 4;
     RUNS(tern_model_get_info, m, NULL);
+    RUNS(tern_model_get_infill_info, m, NULL);
     GIVES(false, tern_model_metadata_at, m, 0, NULL);
     GIVES(false, tern_model_metadata, m, NULL, NULL);
     GIVES(false, tern_model_metadata_element, m, "general.name", 0, NULL);
