@@ -217,7 +217,6 @@ void serve_openapi(request *req) {
     }
     tern_json_close(&w, '}');
     tern_json_close(&w, '}');
-    tern_json_close(&w, '}');
     reply_json(req, &out);
     tern_strbuf_free(&out);
 }
