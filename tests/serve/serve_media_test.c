@@ -89,7 +89,8 @@ static void ask(fixture *d, client *c, const char *path, const char *type, tern_
     char head[400];
     size_t used;
     forget(c);
-    *c = (client){.fixture = d, .reader = {.limits = {4096, 50, 1 << 20}}};
+    *c = (client){.fixture = d,
+                  .reader.limits = {.head_bytes = 4096, .n_fields = 50, .body_bytes = 1 << 20}};
     c->req = tern_alloc(TERN_MEM_SESSION, sizeof *c->req);
     snprintf(
         head, sizeof head,

@@ -193,7 +193,7 @@ static size_t cut_at(const char *text) {
 // As much of a text as a document may have.
 static tern_str take_piece(tern_str *rest) {
     tern_str piece = {rest->ptr, rest->len > TERN_DOCUMENT_MAX ? cut_at(rest->ptr) : rest->len};
-    *rest = (tern_str){rest->ptr + piece.len, rest->len - piece.len};
+    if (piece.len > 0) *rest = (tern_str){rest->ptr + piece.len, rest->len - piece.len};
     return piece;
 }
 
