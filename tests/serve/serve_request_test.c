@@ -111,7 +111,7 @@ static int ask_for(fixture *d, const char *path, const char *body, uint64_t fail
                    uint64_t *n_allocs) {
     char head[400];
     size_t used;
-    http_reader reader = {.limits = {4096, 50, 1 << 20}};
+    http_reader reader = {.limits = {.head_bytes = 4096, .n_fields = 50, .body_bytes = 1 << 20}};
     request *req = tern_alloc(TERN_MEM_SESSION, sizeof *req);
     snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
              body ? "POST" : "GET", path, body ? strlen(body) : 0);
