@@ -47,14 +47,6 @@ bool hub_blob_exists(const char *folder, const char *digest) {
 
 // ---- Room --------------------------------------------------------------------------------------
 
-static uint64_t bytes_of(const char *path) {
-    uint64_t n = 0;
-    int fd;
-    if (tern_file_open_regular(&fd, path, &n, NULL) != TERN_OK) return 0;
-    tern_fd_close(fd);
-    return n;
-}
-
 // Bytes of all blobs; removes those that have waited for a model too long.
 static uint64_t sweep(const char *blobs) {
     tern_names names = {0};
@@ -67,7 +59,7 @@ static uint64_t sweep(const char *blobs) {
         if (made && made + KEEP_DAYS * 86400u < now)
             tern_file_remove(path);
         else if (path)
-            all += bytes_of(path);
+            all += hub_file_bytes(path);
         tern_free(path);
     }
     tern_names_free(&names);

@@ -11,6 +11,7 @@
 
 // The path of a split set's n-th part, from 1, given any part's path. tern_free it.
 char *hub_part_path(const char *first, unsigned part, unsigned n_parts);
+uint64_t hub_file_bytes(const char *path); // 0: no file that can be read
 // Removes empty folders from `path` up to `root`, which stays.
 void hub_remove_empty(const char *root, const char *path);
 

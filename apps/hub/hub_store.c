@@ -21,7 +21,7 @@ void hub_list_free(hub_list *list) {
 
 // ---- Sizes -------------------------------------------------------------------------------------
 
-static uint64_t size_of(const char *path) {
+uint64_t hub_file_bytes(const char *path) {
     uint64_t n = 0;
     int fd;
     if (tern_file_open_regular(&fd, path, &n, NULL) != TERN_OK) return 0;
@@ -55,7 +55,7 @@ static bool each_part(const char *path, bool (*fn)(void *user, const char *path)
 static bool add_size(void *user, const char *path) {
     hub_model *m = user;
     if (tern_path_look(path) != TERN_PATH_FILE) return false;
-    m->bytes += size_of(path);
+    m->bytes += hub_file_bytes(path);
     m->n_files++;
     return true;
 }
@@ -308,7 +308,7 @@ tern_status hub_resolve(char **path, const char *folder, const char *name, tern_
 // ---- Removing ----------------------------------------------------------------------------------
 
 static bool remove_file(void *user, const char *path) {
-    uint64_t *bytes = user, n = size_of(path);
+    uint64_t *bytes = user, n = hub_file_bytes(path);
     if (!tern_file_remove(path)) return false;
     *bytes += n;
     return true;

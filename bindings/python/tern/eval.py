@@ -59,8 +59,7 @@ def compare(model: Model, reference: Model, text: str, *, convention: str = "lla
     """
     callbacks, out = Callbacks(), c.tern_eval_comparison()
     desc, raw = _windows(callbacks, text, convention, window, stride, limit, on_progress)
-    kept = ctypes.create_string_buffer(raw, len(raw) + 1)
-    words = c.tern_bytes(bytes=ctypes.cast(kept, ctypes.c_void_p), n_bytes=len(raw))
+    words = c.tern_bytes(bytes=ctypes.cast(ctypes.c_char_p(raw), ctypes.c_void_p), n_bytes=len(raw))
     with _session(model, window, context, kv) as one, _session(reference, window, context, kv) as other:
         with one._handle as first, other._handle as second:
             callbacks.run(lib.tern_eval_compare, first, second, words, ctypes.byref(desc), ctypes.byref(out))

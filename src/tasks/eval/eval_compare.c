@@ -87,19 +87,19 @@ static tern_status compare_window(comparing *c, tern_error *err) {
 
 static tern_status check_vocabularies(const comparing *c, tern_str text, tern_error *err) {
     const tern_model *a = c->model.session->model, *b = c->reference.session->model;
-    tern_eval_windows other;
+    tern_ids other = {0};
     if (a->info.n_vocab != b->info.n_vocab)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "%s has %d tokens and the reference %s %d: only models of one vocabulary "
                          "can be compared",
                          a->path, (int)a->info.n_vocab, b->path, (int)b->info.n_vocab);
-    tern_status status = tern_eval_windows_open(&other, c->reference.session, text,
-                                                (size_t)c->w.window, c->w.desc, err);
-    const tern_ids *x = &c->w.ids, *y = &other.ids;
-    size_t at = 0, n = x->n < y->n ? x->n : y->n;
-    while (status == TERN_OK && at < n && x->ids[at] == y->ids[at]) at++;
-    bool equal = x->n == y->n && at == n && c->w.bos == other.bos;
-    tern_eval_windows_close(&other);
+    tern_status status = tern_eval_encode(c->reference.session, text, c->w.desc, &other, err);
+    const tern_ids *own = &c->w.ids;
+    size_t at = 0, n = own->n < other.n ? own->n : other.n;
+    while (status == TERN_OK && at < n && own->ids[at] == other.ids[at]) at++;
+    bool equal = status == TERN_OK && own->n == other.n && at == n &&
+                 c->w.bos == tern_eval_bos(c->reference.session, c->w.desc);
+    tern_free(other.ids);
     return status != TERN_OK || equal
                ? status
                : tern_fail(err, TERN_ERR_ARGUMENT,

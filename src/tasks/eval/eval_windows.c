@@ -36,12 +36,25 @@ static bool is_llama(const tern_eval_windows *w) {
     return w->desc->convention == TERN_PERPLEXITY_LLAMA_CPP;
 }
 
-static tern_status encode(tern_eval_windows *w, const tern_tokenizer *t, tern_str text,
-                          tern_error *err) {
-    tern_decoder d = {0};
+tern_status tern_eval_encode(const tern_session *session, tern_str text,
+                             const tern_perplexity_desc *desc, tern_ids *ids, tern_error *err) {
+    const tern_model *m = session->model;
     // Names of special tokens in the text are only text to llama.cpp.
-    unsigned flags = TERN_TOKENIZE_BOS | (is_llama(w) ? 0 : TERN_TOKENIZE_SPECIAL);
-    TERN_TRY(tern_tokenizer_encode(t, text.ptr, text.len, flags, &w->ids, err));
+    const bool is_plain = desc->convention == TERN_PERPLEXITY_LLAMA_CPP;
+    const unsigned flags = TERN_TOKENIZE_BOS | (is_plain ? 0 : TERN_TOKENIZE_SPECIAL);
+    if (!m->tokenizer)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer", m->path);
+    return tern_tokenizer_encode(m->tokenizer, text.ptr, text.len, flags, ids, err);
+}
+
+int32_t tern_eval_bos(const tern_session *session, const tern_perplexity_desc *desc) {
+    const tern_tokenizer *t = session->model->tokenizer;
+    const bool replaces = desc->convention == TERN_PERPLEXITY_LLAMA_CPP;
+    return replaces && tern_tokenizer_adds_bos(t) ? tern_tokenizer_bos(t) : -1;
+}
+
+static tern_status find_ends(tern_eval_windows *w, const tern_tokenizer *t, tern_error *err) {
+    tern_decoder d = {0};
     w->ends = tern_alloc_array(TERN_MEM_MISC, w->ids.n + 1, sizeof *w->ends);
     if (!w->ends) return tern_fail_memory(err, w->ids.n * sizeof *w->ends);
     for (size_t i = 0; i < w->ids.n; i++) {
@@ -74,16 +87,13 @@ static tern_status check(const tern_eval_windows *w, size_t n_context, tern_erro
 tern_status tern_eval_windows_open(tern_eval_windows *w, const tern_session *session, tern_str text,
                                    size_t n_context, const tern_perplexity_desc *desc,
                                    tern_error *err) {
-    const tern_tokenizer *t = session->model->tokenizer;
     *w = (tern_eval_windows){.desc = desc, .bos = -1};
-    if (!t)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: the model has no tokenizer",
-                         session->model->path);
     int usual = is_llama(w) && n_context > 512 ? 512 : (int)n_context;
     w->window = desc->window ? desc->window : usual;
     w->stride = desc->stride ? desc->stride : is_llama(w) ? w->window : w->window / 2;
-    if (is_llama(w) && tern_tokenizer_adds_bos(t)) w->bos = tern_tokenizer_bos(t);
-    TERN_TRY(encode(w, t, text, err));
+    TERN_TRY(tern_eval_encode(session, text, desc, &w->ids, err));
+    w->bos = tern_eval_bos(session, desc);
+    TERN_TRY(find_ends(w, session->model->tokenizer, err));
     TERN_TRY(check(w, n_context, err));
     w->fed = tern_alloc_array(TERN_MEM_MISC, (size_t)w->window, sizeof *w->fed);
     w->targets = tern_alloc_array(TERN_MEM_MISC, (size_t)w->window, sizeof *w->targets);

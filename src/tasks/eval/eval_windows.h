@@ -36,6 +36,11 @@ typedef struct tern_eval_windows {
     int32_t *fed, *targets;
 } tern_eval_windows;
 
+// The text's tokens, with BOS, as the convention takes them; the caller frees ids->ids.
+tern_status tern_eval_encode(const tern_session *session, tern_str text,
+                             const tern_perplexity_desc *desc, tern_ids *ids, tern_error *err);
+// The token in place of each window's first one; -1: that one stays.
+int32_t tern_eval_bos(const tern_session *session, const tern_perplexity_desc *desc);
 // n_context: the most tokens of a window. desc stays the caller's, and has to live as long. Close
 // it after a failure, too.
 tern_status tern_eval_windows_open(tern_eval_windows *w, const tern_session *session, tern_str text,

@@ -25,6 +25,16 @@ static tern_session *open_session(tern_model *model, const float *scales, size_t
 
 static float want[N_IDS * N_VOCAB], got[N_IDS * N_VOCAB], base[N_IDS * N_VOCAB];
 
+// Of what was computed from what is wanted, in units of its length.
+static double distance(void) {
+    double error = 0, norm = 0;
+    for (int i = 0; i < N_IDS * N_VOCAB; i++) {
+        error += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(error / norm);
+}
+
 static void logits_of(tern_model *model, const float *scales, size_t n, float *out) {
     int32_t ids[N_IDS];
     tern_error err = {0};
@@ -98,12 +108,7 @@ TEST(lora_sessions_have_the_bits_of_a_model_with_their_adapters) {
         // Both: the sum is taken in another order.
         logits_with(path, loras, 2, want);
         logits_of(model, NULL, 0, got);
-        double error = 0, norm = 0;
-        for (int i = 0; i < N_IDS * N_VOCAB; i++) {
-            error += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
-            norm += (double)want[i] * (double)want[i];
-        }
-        CHECK_MSG(sqrt(error / norm) < (k ? 1e-5 : 2e-2), "kind %d: %g", k, sqrt(error / norm));
+        CHECK_MSG(distance() < (k ? 1e-5 : 2e-2), "kind %d: %g", k, distance());
         tern_model_close(model);
     }
 }
@@ -182,14 +187,9 @@ TEST(webgpu_sessions_have_their_own_adapters) {
     }
     tern_model *cpu = open_model(path, loras, 2, true);
     for (int i = 0; i < 2; i++) {
-        double error = 0, norm = 0;
         logits_of(cpu, scales[i], 2, want);
         logits_of(gpu, scales[i], 2, got);
-        for (int j = 0; j < N_IDS * N_VOCAB; j++) {
-            error += ((double)got[j] - (double)want[j]) * ((double)got[j] - (double)want[j]);
-            norm += (double)want[j] * (double)want[j];
-        }
-        CHECK_MSG(sqrt(error / norm) < 1e-4, "scales %d: %g", i, sqrt(error / norm));
+        CHECK_MSG(distance() < 1e-4, "scales %d: %g", i, distance());
         memcpy(together[i].scales, scales[i], sizeof scales[i]);
     }
     run_group(gpu, together, 2);
