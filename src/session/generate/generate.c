@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_time.h"
-#include "session/session.h"
+#include "session/generate/generation.h"
 
 // ---- Text --------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_time.h"
+#include "session/generate/generation.h"
 #include "session/generate/pace.h"
-#include "session/session.h"
 
 #define LEAST_PIECE 16 // tokens of one session; prompts that come later wait for their turn
 #define FIRST_PIECE 8  // beside answers, before its cost is known

@@ -1,7 +1,7 @@
 // Answers with slow grammars, in a group with others.
 #include <string.h>
 #include "base/alloc.h"
-#include "session/session.h"
+#include "session/generate/generation.h"
 #include "tests/support/harness.h"
 
 static const char path[] = "models/stories.gguf"; // tests run in the repository's root

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "session/session.h"
+#include "session/generate/generation.h"
 
 #define DEFAULT_CONTEXT_MAX 8192
 
