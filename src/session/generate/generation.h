@@ -90,6 +90,11 @@ tern_status tern_generation_plan(tern_generation *g, int32_t n_most, bool alone,
 // Which tokens may be among the greatest of each of these rows, as in tern_wants.allowed, to
 // rows [g->work.n_outputs]; false: any may, and all are NULL.
 bool tern_generation_allowed(const tern_generation *g, const uint64_t **rows);
+// Finds the tokens that the grammar forces, which are said without asking the model; *later: see
+// tern_constraint_find_forced.
+tern_status tern_generation_find_forced(tern_generation *g, bool *later, tern_error *err);
+// The first of these; -1: the model is asked.
+int32_t tern_generation_forced(const tern_generation *g);
 // g->work is computed. seconds: the time of the batch, 0: it says nothing about the session.
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
                                  tern_error *err);
