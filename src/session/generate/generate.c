@@ -7,14 +7,14 @@
 
 // ---- Text --------------------------------------------------------------------------------------
 
-static void stop(tern_generation *g, tern_stop_reason reason) {
+void tern_generation_stop(tern_generation *g, tern_stop_reason reason) {
     g->is_over = true;
     g->reason = reason;
 }
 
 static void emit(tern_generation *g, const char *text, size_t n) {
     if (!n || !g->on_text) return;
-    if (!g->on_text(g->user, text, n) || g->s->is_closed) stop(g, TERN_STOP_CALLER);
+    if (!g->on_text(g->user, text, n) || g->s->is_closed) tern_generation_stop(g, TERN_STOP_CALLER);
 }
 
 // Position of the first stop string in text, and which one it is; or SIZE_MAX.
@@ -57,7 +57,7 @@ static void flush(tern_generation *g, bool at_end) {
     size_t end = find_stop(g, tern_strbuf_text(held), held->len, &g->stats.stop);
     if (end != SIZE_MAX) {
         emit(g, held->ptr, end);
-        if (!g->is_over) stop(g, TERN_STOP_STRING);
+        if (!g->is_over) tern_generation_stop(g, TERN_STOP_STRING);
         tern_strbuf_clear(held);
         return;
     }
@@ -92,15 +92,16 @@ static tern_status say(tern_generation *g, int32_t id, bool *later, tern_error *
     *later = false;
     if ((tern_token_is_end(g->s->model, id) && (!g->ignore_end || is_bound)) ||
         tern_excluded_is_stop(&g->excluded, id)) {
-        stop(g, TERN_STOP_END);
+        tern_generation_stop(g, TERN_STOP_END);
         return TERN_OK;
     }
     if (g->constraint.grammar) TERN_TRY(tern_constraint_take(&g->constraint, id, later, err));
     if (*later) return TERN_OK;
     g->said[g->n_said++] = id;
     add_text(g, id);
-    if (!g->is_over && is_bound && g->constraint.at.is_done) stop(g, TERN_STOP_END);
-    if (!g->is_over && (int32_t)g->n_said >= g->max_tokens) stop(g, TERN_STOP_LENGTH);
+    if (!g->is_over && is_bound && g->constraint.at.is_done) tern_generation_stop(g, TERN_STOP_END);
+    if (!g->is_over && (int32_t)g->n_said >= g->max_tokens)
+        tern_generation_stop(g, TERN_STOP_LENGTH);
     return TERN_OK;
 }
 
@@ -159,7 +160,7 @@ static tern_status ask_caller(tern_generation *g, const tern_scores *x, size_t r
                             .n_vocab = (int32_t)n_vocab};
     *id = g->on_logits(g->user, &at);
     if (*id == TERN_LOGITS_STOP || s->is_closed) {
-        stop(g, TERN_STOP_CALLER);
+        tern_generation_stop(g, TERN_STOP_CALLER);
         return TERN_OK;
     }
     tern_candidate one = {.id = *id};
@@ -261,7 +262,7 @@ static tern_status make_room(tern_generation *g, tern_error *err) {
     if (s->n_tokens < (size_t)s->n_context) return TERN_OK;
     if (g->refit.make_room) return refit(g, err);
     if (s->desc.shift_context) return shift(g, err);
-    stop(g, TERN_STOP_CONTEXT);
+    tern_generation_stop(g, TERN_STOP_CONTEXT);
     return TERN_OK;
 }
 
@@ -312,7 +313,7 @@ tern_status tern_generation_settle(tern_generation *g, tern_error *err) {
 static tern_status end_of_grammar(tern_generation *g, size_t row, tern_error *err) {
     if (!g->constraint.can_end[row])
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "the grammar leads to where no text goes on");
-    stop(g, TERN_STOP_END);
+    tern_generation_stop(g, TERN_STOP_END);
     return TERN_OK;
 }
 
@@ -376,7 +377,7 @@ static bool tell_progress(tern_generation *g) {
     const size_t n = g->stats.n_prompt;
     if (!g->is_prompt || !g->on_progress) return true;
     bool goes_on = g->on_progress(g->user, "prompt", (double)(n - g->n_left) / (double)n);
-    if (!goes_on || g->s->is_closed) stop(g, TERN_STOP_CALLER);
+    if (!goes_on || g->s->is_closed) tern_generation_stop(g, TERN_STOP_CALLER);
     return !g->is_over;
 }
 
@@ -470,13 +471,13 @@ static tern_status run(tern_generation *g, tern_scratch *scratch, tern_error *er
     tern_status status = TERN_OK;
     while (status == TERN_OK && !g->is_over) {
         if (tern_is_cancelled())
-            stop(g, TERN_STOP_CALLER);
+            tern_generation_stop(g, TERN_STOP_CALLER);
         else
             status = step(g, scratch, err);
     }
     if (status != TERN_ERR_CANCELLED || !tern_is_cancelled()) return status;
     tern_clear(err);
-    stop(g, TERN_STOP_CALLER);
+    tern_generation_stop(g, TERN_STOP_CALLER);
     return TERN_OK;
 }
 

@@ -98,6 +98,8 @@ int32_t tern_generation_forced(const tern_generation *g);
 // g->work is computed. seconds: the time of the batch, 0: it says nothing about the session.
 tern_status tern_generation_take(tern_generation *g, const tern_scores *scores, double seconds,
                                  tern_error *err);
+// Nothing more is said.
+void tern_generation_stop(tern_generation *g, tern_stop_reason reason);
 // Continues a take that stopped in the middle, as far as possible now.
 tern_status tern_generation_settle(tern_generation *g, tern_error *err);
 // Passes on text that was held back, and releases the session. g is no longer valid.

@@ -122,16 +122,12 @@ static void fail(tern_generation *g, tern_status status, const tern_error *why) 
     g->failure.status = status;
 }
 
-static void stop(tern_generation *g) {
-    g->is_over = true;
-    g->reason = TERN_STOP_CALLER;
-}
-
 // Ends those that were cancelled: requests come from any thread, so they are polled here.
 static void take_requests(tern_group *group) {
     for (size_t i = 0; i < group->n_running; i++) {
         tern_generation *g = group->running[i];
-        if (!g->is_over && tern_cancel_is_requested(&g->s->cancel)) stop(g);
+        if (!g->is_over && tern_cancel_is_requested(&g->s->cancel))
+            tern_generation_stop(g, TERN_STOP_CALLER);
     }
 }
 
@@ -193,7 +189,7 @@ static void leave(tern_group *group) {
 void tern_group_stop(tern_session *s) {
     tern_group *group = s->group;
     if (!group || !s->running) return;
-    stop(s->running);
+    tern_generation_stop(s->running, TERN_STOP_CALLER);
     if (group->in_callback) return;
     group->n_calls++;
     end_those_over(group);
@@ -284,7 +280,7 @@ static int32_t plan_one(tern_group *group, tern_generation *g, int32_t n_most) {
     tern_status status = tern_generation_plan(g, n_most, group->n_running == 1, &p->wants, &err);
     tern_cancel_leave(&scope);
     if (status == TERN_ERR_CANCELLED && tern_cancel_is_requested(&g->s->cancel)) {
-        stop(g);
+        tern_generation_stop(g, TERN_STOP_CALLER);
         return 0;
     }
     if (status == TERN_OK && !g->is_late)
@@ -399,7 +395,7 @@ static const tern_cancel *request_of(const tern_group *group) {
 // continues.
 static bool was_stopped(tern_group *group, tern_status status, tern_error *err) {
     if (status != TERN_ERR_CANCELLED || !tern_cancel_is_requested(request_of(group))) return false;
-    stop(group->plan[group->next].g);
+    tern_generation_stop(group->plan[group->next].g, TERN_STOP_CALLER);
     group->next++;
     group->n_now = 0;
     tern_clear(err);
