@@ -89,11 +89,12 @@ ifeq ($(SOUNDS),1)
 $(call obj,src/media/sound_file.c): ALL_CFLAGS += $(call cflags_of,sounds)
 SOUND_LIBS := $(call libs_of,sounds)
 LIBS += $(if $(LAZY),,$(SOUND_LIBS))
-LIBS += -lm -ldl -pthread # last: static libraries before them need them
 MEDIA_LEFT_OUT += src/media/sound_none.c
 else
 MEDIA_LEFT_OUT += src/media/sound_file.c
 endif
+
+LIBS += -lm -ldl -pthread # last: static libraries before them need them
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
 ISA_x86_64  := avx2 avx512 avx512bf16
