@@ -87,6 +87,7 @@ typedef struct tern_data_build_desc {
 
 typedef struct tern_data_split {
     uint64_t n_documents, n_tokens, n_bytes; // bytes of text
+    uint64_t n_unscored; // tokens of messages with "weight": 0 or "train": false: not learnt
     int32_t n_shards;
 } tern_data_split;
 
@@ -104,6 +105,7 @@ TERN_API const char *tern_data_shape_name(tern_data_shape shape);
 typedef struct tern_data_build_stats {
     tern_data_split train, valid;
     uint64_t n_of_shape[TERN_SHAPE_COUNT]; // documents
+    uint64_t n_left_out; // messages that are read and not learnt
     uint64_t n_read, n_same, n_near; // documents: all; dropped as exact and as near duplicates
     double seconds;
 } tern_data_build_stats;
@@ -168,7 +170,8 @@ typedef struct tern_train_info {
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
     uint64_t n_pairs, n_valid_pairs;   // in contrastive training; else 0
     // Tokens that are scored, as shares of the text that was looked at for it; 1 unless only what
-    // assistants say is learnt. valid_share 0: there is no loss of held-out text.
+    // assistants say is learnt, or some messages are not. valid_share 0: there is no loss of
+    // held-out text.
     double share, valid_share;
     int32_t batch_pairs;
     uint64_t n_cut_texts;    // of the pairs: longer than seq_len

@@ -170,11 +170,13 @@ def shard(documents, n_vocab=300, end=0, token_bytes=2, block=4096, **fields):
         starts.append(at)
         at += len(d)
     body += struct.pack("<%dQ" % len(starts), *starts)
+    spans = fields.get("spans", [])
+    body += struct.pack("<%dQ" % len(spans), *spans)
     sums = b"".join(struct.pack("<I", zlib.crc32(body[i:i + block]))
                     for i in range(0, len(body), block))
     head = struct.pack("<8sIIIiQQQIII", b"TERNTOKS", fields.get("version", 1), token_bytes, n_vocab,
                        end, fields.get("n_tokens", len(tokens)),
-                       fields.get("n_documents", len(starts)), 77, block, zlib.crc32(sums), 0)
+                       fields.get("n_documents", len(starts)), 77, block, zlib.crc32(sums), len(spans) // 2)
     return head + struct.pack("<I", zlib.crc32(head)) + body + sums
 
 
@@ -187,7 +189,9 @@ def shard_seeds():
     yield "counts", shard([[1]], n_tokens=(1 << 64) - 1)
     yield "documents", shard([[1, 2], []])
     yield "cut", shard([[1, 2, 0]])[:-3]
-    yield "version_2", shard([[1]], version=2)
+    yield "version_3", shard([[1]], version=3)
+    yield "spans", shard([[1, 2, 0], [4, 5, 6, 0]], version=2, spans=[1, 3, 5, 6])
+    yield "spans_cross", shard([[1, 2, 0], [4, 5, 6, 0]], version=2, spans=[1, 4, 3, 6])
 
 
 def chains(version, count, most, entries):

@@ -25,6 +25,12 @@ static void read_everything(tern_shard *s) {
             require(id >= 0 && (uint32_t)id < info->n_vocab);
         }
     }
+    for (uint64_t i = 0, end = 0; i < info->n_spans; i++) {
+        tern_token_span span = tern_shard_span(s, i);
+        require(end <= span.first && span.first < span.end && span.end <= info->n_tokens);
+        require(tern_shard_span_at(s, span.end - 1) == i);
+        end = span.end;
+    }
 }
 
 static void open_once(const uint8_t *bytes, size_t n) {
@@ -44,9 +50,9 @@ static uint64_t get(const uint8_t *bytes, int n_bytes) {
 // All checksums if the header's counts are believable; else only the header's.
 static void repair(uint8_t *b, size_t n) {
     uint64_t token_bytes = get(b + 12, 4), n_tokens = get(b + 24, 8), n_documents = get(b + 32, 8);
-    uint64_t block = get(b + 48, 4);
-    if (n_tokens < n && n_documents < n && token_bytes <= 4 && block >= 4096) {
-        uint64_t body = (n_tokens * token_bytes + 7) / 8 * 8 + n_documents * 8;
+    uint64_t block = get(b + 48, 4), n_spans = get(b + 56, 4);
+    if (n_tokens < n && n_documents < n && n_spans < n && token_bytes <= 4 && block >= 4096) {
+        uint64_t body = (n_tokens * token_bytes + 7) / 8 * 8 + n_documents * 8 + n_spans * 16;
         uint64_t n_blocks = (body + block - 1) / block;
         if (64 + body + n_blocks * 4 == n) {
             for (uint64_t i = 0; i < n_blocks; i++) {

@@ -15,6 +15,7 @@
 #include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
+#include "train/data/data.h"
 #include "train/trainer.h"
 
 enum { SEQ_LEN = 64 };
@@ -45,14 +46,15 @@ static bool make_data(const char *base, bool is_folder, const char *folder) {
     return build_data(base, text, end, folder);
 }
 
-// Chats in which the users' words are random and the answers are not.
-static bool make_chats(const char *base, const char *folder) {
+// Chats in which the users' words are random and the answers are not. mark: further members of the
+// users' messages.
+static bool make_marked_chats(const char *base, const char *mark, const char *folder) {
     const char *text = test_tmp("lora_chats.jsonl");
     FILE *f = fopen(text, "w");
     uint64_t x = 5;
     if (!f) return false;
     for (int i = 0; i < 300; i++) {
-        fputs("{\"messages\":[{\"role\":\"user\",\"content\":\"", f);
+        fprintf(f, "{\"messages\":[{\"role\":\"user\",%s\"content\":\"", mark);
         for (int k = 0; k < 12; k++) fputc('a' + (int)((x = tern_mix64(x + 1)) % 26), f);
         fputs("\"},{\"role\":\"assistant\",\"content\":\"the end\"}]}\n", f);
     }
@@ -60,8 +62,12 @@ static bool make_chats(const char *base, const char *folder) {
     return build_data(base, text, NULL, folder);
 }
 
+static bool make_chats(const char *base, const char *folder) {
+    return make_marked_chats(base, "", folder);
+}
+
 typedef struct losses {
-    double first_valid, last_valid, last;
+    double first_valid, last_valid, last, share;
     int n_events, stop_at;
 } losses;
 
@@ -733,4 +739,29 @@ TEST(lora_training_of_chats_learns_the_answers) {
     }
     CHECK_MSG(learnt[0] > 1 && learnt[1] < 0.2, "all of the text %g, answers %g", learnt[0],
               learnt[1]);
+}
+
+static void take_share(void *user, const tern_train_info *info) {
+    losses *l = user;
+    l->share = info->share;
+}
+
+// The same, if the users' messages are marked instead. Fails if the trainer does not read the
+// marks, and if a step divides by the tokens that it does not score.
+TEST(lora_training_does_not_learn_messages_without_weight) {
+    char base[300], data[300];
+    tern_error err;
+    losses l;
+    if (!make_base(&kinds[0], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_marked_data"));
+    if (!make_marked_chats(base, "\"weight\":0,", data)) return;
+    tern_train_desc d = small_run(base, data, test_tmp("lora_marked_out"), &l);
+    d.on_begin = take_share;
+    REQUIRE_OK(tern_train(&d, &err), err);
+    CHECK_MSG(l.share > 0.3 && l.share < 0.8, "%g of the tokens", l.share);
+    CHECK_MSG(l.last_valid < 0.1 && l.last < 0.2, "held out %g, learnt %g", l.last_valid, l.last);
+    d = small_run(base, data, test_tmp("lora_marked_all"), &l);
+    if (!make_marked_chats(base, "", data)) return;
+    REQUIRE_OK(tern_train(&d, &err), err);
+    CHECK_MSG(l.last_valid > 1, "held out %g", l.last_valid);
 }

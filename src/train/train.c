@@ -13,6 +13,7 @@
 #include "base/cancel.h"
 #include "base/os/os_time.h"
 #include "base/os/os_file.h"
+#include "train/data/data.h"
 #include "train/trainer.h"
 
 // Enough to know the share of scored tokens, and read in seconds.
@@ -39,10 +40,13 @@ static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t 
     TERN_TRY(tern_token_set_sequence(set, epoch, index, t->sequence, t->marks, err));
     int32_t in_run = row % t->desc.micro_tokens, start = in_run, *targets = t->targets + row;
     for (int32_t i = 0; i < t->desc.seq_len; i++) {
-        bool begins = t->begins_by_marks ? t->marks[i] : t->sequence[i] == t->end_id;
+        bool marked = t->marks[i] & TERN_TOKEN_BEGINS,
+             follows = !(t->marks[i + 1] & TERN_TOKEN_BEGINS);
+        bool begins = t->begins_by_marks ? marked : t->sequence[i] == t->end_id;
+        bool scored = !(t->marks[i + 1] & TERN_TOKEN_UNSCORED) && (follows || !t->begins_by_marks);
         if (begins) start = in_run + i;
         t->ids[row + i] = t->sequence[i];
-        targets[i] = t->begins_by_marks && t->marks[i + 1] ? -1 : t->sequence[i + 1];
+        targets[i] = scored ? t->sequence[i + 1] : -1;
         t->starts[row + i] = start;
     }
     if (t->assistant)
@@ -376,7 +380,7 @@ static tern_status checkpoint(loop *l) {
     return TERN_OK;
 }
 
-// ---- What assistants say -----------------------------------------------------------------------
+// ---- What is scored ----------------------------------------------------------------------------
 
 // The share of scored tokens in a set's first sequences.
 static tern_status find_share(tern_trainer *t, tern_token_set *set, int64_t n_tokens, double *share,
@@ -392,10 +396,15 @@ static tern_status find_share(tern_trainer *t, tern_token_set *set, int64_t n_to
 // A run that scores nothing would write the weights that it began with.
 static tern_status find_shares(tern_trainer *t, tern_error *err) {
     t->share = t->valid_share = 1;
-    if (!t->assistant) return TERN_OK;
+    if (!t->assistant && !t->data_has_spans) return TERN_OK;
     TERN_TRY(find_share(t, t->data, SHARE_TOKENS, &t->share, err));
     if (t->valid) TERN_TRY(find_share(t, t->valid, t->desc.valid_tokens, &t->valid_share, err));
     if (t->share > 0) return TERN_OK;
+    if (!t->assistant)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: nothing to learn: all of its messages have \"weight\": 0 or "
+                         "\"train\": false",
+                         t->desc.data);
     return tern_fail(err, TERN_ERR_ARGUMENT,
                      "%s: nothing to learn: an assistant says none of its tokens, as the chat "
                      "template marks them (is it made of chats, and with this template?)",

@@ -82,6 +82,7 @@ static tern_status open_data(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_token_set_open_folder(&t->valid, d->data, "valid", &set, err));
     const tern_shard_info *info = tern_shard_get_info(tern_token_set_shard(t->data, 0));
     t->end_id = info->end_id;
+    t->data_has_spans = tern_token_set_has_spans(t->data);
     TERN_TRY(t->base ? open_base_tokenizer(t, info, err) : open_own_tokenizer(t, info, err));
     if (tern_token_set_n_sequences(t->data) == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: fewer than %d tokens", d->data, d->seq_len);
@@ -365,7 +366,9 @@ static tern_status open_speech(tern_trainer *t, tern_error *err) {
     return tern_assistant_open(&t->assistant, t->tokenizer_file, t->tokenizer, err);
 }
 
-bool tern_trainer_masks(const tern_trainer *t) { return t->begins_by_marks || t->assistant; }
+bool tern_trainer_masks(const tern_trainer *t) {
+    return t->begins_by_marks || t->assistant || t->data_has_spans;
+}
 
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
     *out = NULL;

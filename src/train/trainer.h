@@ -5,7 +5,6 @@
 //   lora.c         the other kind of training: an adapter for a frozen base
 //   pairs.c        pairs of texts, for the third kind: embedding models
 //   contrast.c     a step of those
-//   assistant.c    which tokens of chats are the assistant's
 //   train.c        the loop: batches, validation, when to write checkpoints
 //   log.c          a run's report, line by line
 //   identity.c     what identifies a run: a resumed one must have the same
@@ -45,8 +44,8 @@ float tern_train_decay(const tern_train_desc *d, int64_t step);
 
 // ---- The trainer -------------------------------------------------------------------------------
 
+typedef struct tern_assistant tern_assistant; // train/data/data.h
 typedef struct tern_lora_base tern_lora_base;
-typedef struct tern_assistant tern_assistant;
 typedef struct tern_contrastive tern_contrastive;
 
 // A program with the arrays that its graph's values are bound to.
@@ -78,6 +77,7 @@ typedef struct tern_trainer {
     tern_slot *slots;
     size_t n_slots, slots_capacity;
     tern_token_set *data, *valid; // valid: NULL when there is none
+    bool data_has_spans;          // some of its text is not scored
     tern_tokenizer *tokenizer;
     tern_file *tokenizer_file;       // its source, NULL: the base's
     char *chat_template;             // of the data's tokenizer_config.json, or NULL
@@ -148,16 +148,6 @@ bool tern_contrastive_validates(const tern_trainer *t);
 void tern_contrastive_info(const tern_trainer *t, tern_train_info *info);
 // Appends its part of the run's identity, as members of a JSON object.
 void tern_contrastive_describe(const tern_trainer *t, tern_strbuf *out);
-
-// ---- What assistants say -----------------------------------------------------------------------
-
-// Finds in the chat template the mark before an answer.
-tern_status tern_assistant_open(tern_assistant **out, const tern_file *file,
-                                const tern_tokenizer *t, tern_error *err);
-void tern_assistant_close(tern_assistant *s); // NULL is allowed
-// Sets targets that are not an answer's to -1; ids[i + 1] is the target of ids[i].
-void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *starts,
-                         int32_t n, int32_t *targets);
 
 // ---- What a run is (identity.c) ----------------------------------------------------------------
 

@@ -77,6 +77,7 @@ static void print_split(const char *name, const tern_data_split *s, uint64_t n_a
            (unsigned long long)s->n_tokens, many(s->n_tokens),
            n_all ? 100 * (double)s->n_tokens / (double)n_all : 0);
     if (s->n_tokens) printf(", %.3f bytes a token", (double)s->n_bytes / (double)s->n_tokens);
+    if (s->n_unscored) printf(", %llu not scored", (unsigned long long)s->n_unscored);
     printf(", %d shard%s\n", s->n_shards, many((uint64_t)s->n_shards));
 }
 
@@ -90,6 +91,9 @@ static void print_shapes(const tern_data_build_stats *s) {
                tern_data_shape_name((tern_data_shape)i));
         before = ", ";
     }
+    if (s->n_left_out)
+        printf("; %llu message%s not to be learnt", (unsigned long long)s->n_left_out,
+               many(s->n_left_out));
     putchar('\n');
 }
 

@@ -10,7 +10,7 @@
 struct tern_shard {
     tern_shard_info info;
     tern_mapping map; // for a file; else the bytes are the caller's
-    const uint8_t *body, *documents, *checksums;
+    const uint8_t *body, *documents, *spans, *checksums;
     uint64_t body_bytes, n_data; // n_data: bytes of the tokens, without padding
     atomic_uchar *checked;       // [n_blocks] 1: checked and found whole
     char *path;
@@ -35,9 +35,10 @@ static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern
     tern_shard_info *info = &s->info;
     if (n < TERN_SHARD_HEADER_BYTES || memcmp(h, TERN_SHARD_MAGIC, 8) != 0)
         return bad(s, err, "not a shard of tokens (it does not begin with " TERN_SHARD_MAGIC ")");
-    if (read_u32(h + 8) != TERN_SHARD_VERSION)
+    uint32_t version = read_u32(h + 8);
+    if (version < 1 || version > TERN_SHARD_VERSION)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: version %u where %d is known", s->path,
-                         read_u32(h + 8), TERN_SHARD_VERSION);
+                         version, TERN_SHARD_VERSION);
     if (tern_crc32(0, h, 60) != read_u32(h + 60))
         return bad(s, err, "the header is damaged (its checksum differs)");
     info->token_bytes = read_u32(h + 12);
@@ -48,6 +49,7 @@ static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern
     info->tokenizer_hash = read_le(h + 40, 8);
     info->block_bytes = read_u32(h + 48);
     info->checksum = read_u32(h + 52);
+    info->n_spans = read_u32(h + 56);
     uint32_t block = info->block_bytes;
     if (info->token_bytes != 2 && info->token_bytes != 4)
         return bad(s, err, "tokens of neither 2 nor 4 bytes");
@@ -57,7 +59,7 @@ static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern
         return bad(s, err, "the end-of-document token is not in the vocabulary");
     if (block < TERN_SHARD_BLOCK_MIN || (block & (block - 1)))
         return bad(s, err, "the size of a block is not a power of two from 4096 on");
-    if (read_u32(h + 56) != 0) return bad(s, err, "bytes 56 to 59 of the header are not 0");
+    if (version == 1 && info->n_spans) return bad(s, err, "bytes 56 to 59 of the header are not 0");
     return TERN_OK;
 }
 
@@ -65,10 +67,11 @@ static tern_status read_header(tern_shard *s, const uint8_t *h, uint64_t n, tern
 static tern_status lay_out(tern_shard *s, const uint8_t *bytes, uint64_t n, tern_error *err) {
     tern_shard_info *info = &s->info;
     uint64_t room = n - TERN_SHARD_HEADER_BYTES;
-    if (info->n_tokens > room / info->token_bytes || info->n_documents > room / 8)
+    if (info->n_tokens > room / info->token_bytes || info->n_documents > room / 8 ||
+        info->n_spans > room / 16)
         return bad(s, err, "the file is cut off: the header promises more than there is");
     s->n_data = info->n_tokens * info->token_bytes;
-    s->body_bytes = (s->n_data + 7) / 8 * 8 + info->n_documents * 8;
+    s->body_bytes = (s->n_data + 7) / 8 * 8 + info->n_documents * 8 + (uint64_t)info->n_spans * 16;
     info->n_blocks = (s->body_bytes + info->block_bytes - 1) / info->block_bytes;
     uint64_t n_wanted = TERN_SHARD_HEADER_BYTES + s->body_bytes + info->n_blocks * 4;
     if (n != n_wanted)
@@ -76,6 +79,7 @@ static tern_status lay_out(tern_shard *s, const uint8_t *bytes, uint64_t n, tern
                          s->path, (unsigned long long)n, (unsigned long long)n_wanted);
     s->body = bytes + TERN_SHARD_HEADER_BYTES;
     s->documents = s->body + (s->n_data + 7) / 8 * 8;
+    s->spans = s->documents + info->n_documents * 8;
     s->checksums = s->body + s->body_bytes;
     if (tern_crc32(0, s->checksums, info->n_blocks * 4) != info->checksum)
         return bad(s, err, "the list of checksums is damaged (its own checksum differs)");
@@ -100,10 +104,27 @@ static tern_status check_documents(tern_shard *s, tern_error *err) {
     return TERN_OK;
 }
 
+// Their blocks are checked with the documents'.
+static tern_status check_spans(const tern_shard *s, tern_error *err) {
+    uint64_t end = 0;
+    for (uint64_t i = 0; i < s->info.n_spans; i++) {
+        tern_token_span span = tern_shard_span(s, i);
+        if (span.first < end || span.end <= span.first || span.end > s->info.n_tokens)
+            return tern_fail(err, TERN_ERR_FORMAT,
+                             "%s: span %llu of what is not scored, tokens %llu to %llu, is out of "
+                             "order",
+                             s->path, (unsigned long long)i, (unsigned long long)span.first,
+                             (unsigned long long)span.end);
+        end = span.end;
+    }
+    return TERN_OK;
+}
+
 static tern_status open_bytes(tern_shard *s, const uint8_t *bytes, uint64_t n, tern_error *err) {
     TERN_TRY(read_header(s, bytes, n, err));
     TERN_TRY(lay_out(s, bytes, n, err));
-    return check_documents(s, err);
+    TERN_TRY(check_documents(s, err));
+    return check_spans(s, err);
 }
 
 static tern_status new_shard(tern_shard **out, const char *path, tern_error *err) {
@@ -213,6 +234,23 @@ uint64_t tern_shard_document_at(const tern_shard *s, uint64_t token) {
         uint64_t middle = low + (high - low) / 2;
         if (tern_shard_document(s, middle) <= token)
             low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+tern_token_span tern_shard_span(const tern_shard *s, uint64_t i) {
+    const uint8_t *p = s->spans + i * 16;
+    return (tern_token_span){read_le(p, 8), read_le(p + 8, 8)};
+}
+
+uint64_t tern_shard_span_at(const tern_shard *s, uint64_t token) {
+    uint64_t low = 0, high = s->info.n_spans; // spans before `low` end at or before the token
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (tern_shard_span(s, middle).end <= token)
+            low = middle + 1;
         else
             high = middle;
     }

@@ -5,7 +5,7 @@
 //
 //     bytes   type  content
 //       0     8 B   magic "TERNTOKS"
-//       8     u32   version, 1
+//       8     u32   version: 1, with spans that are not scored 2
 //      12     u32   bytes of a token, 2 or 4
 //      16     u32   vocabulary size; every token is smaller
 //      20     i32   end-of-document token, -1: none
@@ -14,10 +14,12 @@
 //      40     u64   hash of the tokenizer (tern_tokenizer_hash), 0: not known
 //      48     u32   bytes of a block, a power of two of at least 4096
 //      52     u32   CRC-32 of the checksums
-//      56     u32   0
+//      56     u32   spans that are not scored
 //      60     u32   CRC-32 of bytes 0 to 59
 //      64           tokens, then zeros up to a multiple of 8: these and what follows is the *body*
 //             u64   for each document the index of its first token, rising, the first is 0
+//           2 u64   for each span its first token and the one after its last; they rise and do not
+//                   overlap
 //             u32   for each block of the body its CRC-32; here the file ends
 //
 // Each block can be checked alone, so a file of any size opens immediately and a block is checked
@@ -36,6 +38,7 @@ typedef struct tern_shard_info {
     uint64_t n_tokens, n_documents, tokenizer_hash;
     uint32_t n_vocab, token_bytes, block_bytes;
     int32_t end_id;    // -1: none
+    uint32_t n_spans;  // that are not scored: text that a model reads and does not learn
     uint64_t n_blocks; // of the body
     uint32_t checksum; // of the checksums: identifies the whole body
 } tern_shard_info;
@@ -43,7 +46,7 @@ typedef struct tern_shard_info {
 // ---- Reading: any number of threads ------------------------------------------------------------
 
 typedef struct tern_shard tern_shard;
-// Maps the file; checks the header, the checksums' checksum and the documents.
+// Maps the file; checks the header, the checksums' checksum, the documents and the spans.
 tern_status tern_shard_open(tern_shard **out, const char *path, tern_error *err);
 void tern_shard_close(tern_shard *s);
 const tern_shard_info *tern_shard_get_info(const tern_shard *s);
@@ -54,6 +57,13 @@ tern_status tern_shard_read(tern_shard *s, uint64_t first, uint64_t n, int32_t *
 uint64_t tern_shard_document(const tern_shard *s, uint64_t i);
 // The document that holds a token, token < n_tokens.
 uint64_t tern_shard_document_at(const tern_shard *s, uint64_t token);
+typedef struct tern_token_span {
+    uint64_t first, end;
+} tern_token_span;
+// A span that is not scored, i < n_spans.
+tern_token_span tern_shard_span(const tern_shard *s, uint64_t i);
+// The first span that ends after a token; n_spans: none.
+uint64_t tern_shard_span_at(const tern_shard *s, uint64_t token);
 // Checks blocks [first, first + n) of the body now; each is checked only once.
 tern_status tern_shard_check(tern_shard *s, uint64_t first, uint64_t n, tern_error *err);
 
@@ -77,6 +87,9 @@ tern_status tern_shard_writer_open_in(tern_shard_writer **out, tern_out_set *set
                                       const tern_shard_desc *desc, tern_error *err);
 // One document of n > 0 tokens, its end token included.
 tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t n, tern_error *err);
+// Tokens [first, end) of the document that was written last are not scored; in rising order.
+tern_status tern_shard_leave_out(tern_shard_writer *w, uint64_t first, uint64_t end,
+                                 tern_error *err);
 uint64_t tern_shard_writer_n_tokens(const tern_shard_writer *w);
 tern_status tern_shard_writer_finish(tern_shard_writer *w, tern_error *err);
 void tern_shard_writer_free(tern_shard_writer *w); // without finish: leaves nothing
@@ -112,13 +125,18 @@ void tern_token_set_close(tern_token_set *set);
 uint64_t tern_token_set_n_sequences(const tern_token_set *set); // of an epoch
 uint64_t tern_token_set_n_tokens(const tern_token_set *set);
 size_t tern_token_set_n_shards(const tern_token_set *set);
+bool tern_token_set_has_spans(const tern_token_set *set); // that are not scored
 tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i);
 // The window of sequence `index`, index < n_sequences, in an epoch; a bijection for each epoch.
 uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64_t index);
-// ids: [seq_len + 1], input ids[0..seq_len), targets ids[1..seq_len]. starts: the same, or NULL;
-// 1 where a document begins. Any number of threads.
+enum tern_token_mark {
+    TERN_TOKEN_BEGINS = 1,   // the first of a document
+    TERN_TOKEN_UNSCORED = 2, // as a target
+};
+// ids: [seq_len + 1], input ids[0..seq_len), targets ids[1..seq_len]. marks: for each of these a
+// sum of tern_token_mark, or NULL. Any number of threads.
 tern_status tern_token_set_sequence(tern_token_set *set, uint64_t epoch, uint64_t index,
-                                    int32_t *ids, uint8_t *starts, tern_error *err);
+                                    int32_t *ids, uint8_t *marks, tern_error *err);
 
 // A bijection of [0, n) that depends on the key: a Feistel network over the next even number of
 // bits, walked until it lands inside (Black and Rogaway 2002).

@@ -196,7 +196,7 @@ TEST(shard_with_true_checksums_is_still_not_trusted) {
         {48, 4, 12288, "power of two"},
         {48, 4, 1u << 31, "by its header"},
         {56, 4, 1, "bytes 56"},
-        {8, 4, 2, "version 2"},
+        {8, 4, 3, "version 3"},
     };
     tern_error err = {0};
     uint64_t n_tokens = 0;
@@ -212,6 +212,99 @@ TEST(shard_with_true_checksums_is_still_not_trusted) {
         CHECK_MSG(status != TERN_OK && strstr(err.message, cases[i].words), "case %zu: %s", i,
                   err.message);
         free(bytes);
+    }
+}
+
+// ---- What is not scored -------------------------------------------------------------------------
+
+// Five documents of ten tokens, of which some are left out.
+static tern_status write_spans(const char *path, tern_error *err) {
+    static const tern_token_span spans[5] = {{0}, {0, 10}, {2, 3}, {0}, {9, 10}};
+    tern_shard_desc desc = {.n_vocab = 300, .end_id = 0, .block_bytes = 4096};
+    tern_shard_writer *w;
+    int32_t ids[10];
+    TERN_TRY(tern_shard_writer_open(&w, path, &desc, err));
+    tern_status status = TERN_OK;
+    for (int d = 0; d < 5 && status == TERN_OK; d++) {
+        for (int i = 0; i < 10; i++) ids[i] = d * 10 + i;
+        status = tern_shard_write(w, ids, 10, err);
+        if (status == TERN_OK && spans[d].end)
+            status = tern_shard_leave_out(w, spans[d].first, spans[d].end, err);
+    }
+    if (status == TERN_OK) status = tern_shard_writer_finish(w, err);
+    tern_shard_writer_free(w);
+    return status;
+}
+
+// Fails with the marks of a span that began in an earlier window left out.
+TEST(shard_keeps_what_is_not_scored) {
+    tern_error err = {0};
+    const char *path = test_tmp("spans.tern");
+    size_t n;
+    REQUIRE_OK(write_spans(path, &err), err);
+    uint8_t *bytes = read_file(path, &n);
+    REQUIRE(bytes != NULL);
+    CHECK(bytes[8] == 2 && bytes[56] == 3);
+    tern_token_set *set;
+    for (uint32_t length = 3; length < 50; length += 7) {
+        tern_token_set_desc desc = {.seq_len = length, .in_order = true};
+        REQUIRE_OK(tern_token_set_open(&set, &path, 1, &desc, &err), err);
+        CHECK(tern_token_set_has_spans(set));
+        for (uint64_t i = 0; i < tern_token_set_n_sequences(set); i++) {
+            int32_t ids[50];
+            uint8_t marks[50];
+            REQUIRE_OK(tern_token_set_sequence(set, 0, i, ids, marks, &err), err);
+            for (uint32_t k = 0; k <= length; k++) {
+                int32_t t = ids[k];
+                bool out = (t >= 10 && t < 20) || t == 22 || t == 49;
+                int wanted =
+                    (t % 10 == 0 ? TERN_TOKEN_BEGINS : 0) | (out ? TERN_TOKEN_UNSCORED : 0);
+                CHECK_MSG(marks[k] == wanted, "token %d of windows of %u: %d", t, length, marks[k]);
+            }
+        }
+        tern_token_set_close(set);
+    }
+    free(bytes);
+}
+
+// Fails without the check of their order.
+TEST(shard_spans_are_not_trusted) {
+    static const struct {
+        size_t at; // of the spans' table: 6 numbers
+        uint64_t value;
+    } cases[] = {{0, 20}, {1, 10}, {1, 23}, {2, 15}, {5, 51}, {5, UINT64_MAX}, {4, 22}};
+    tern_error err = {0};
+    size_t n;
+    REQUIRE_OK(write_spans(test_tmp("bad_spans.tern"), &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t *bytes = read_file(test_tmp("bad_spans.tern"), &n);
+        REQUIRE(bytes && n == 64 + 104 + 5 * 8 + 6 * 8 + 4);
+        memcpy(bytes + 64 + 104 + 5 * 8 + cases[i].at * 8, &cases[i].value, 8);
+        uint32_t crc = tern_crc32(0, bytes + 64, n - 68);
+        memcpy(bytes + n - 4, &crc, 4);
+        crc = tern_crc32(0, bytes + n - 4, 4);
+        memcpy(bytes + 52, &crc, 4);
+        crc = tern_crc32(0, bytes, 60);
+        memcpy(bytes + 60, &crc, 4);
+        CHECK(open_and_check(bytes, n, &err) == TERN_ERR_FORMAT);
+        CHECK_MSG(strstr(err.message, "not scored"), "case %zu: %s", i, err.message);
+        free(bytes);
+    }
+}
+
+TEST(shard_writer_refuses_spans_outside_of_the_document) {
+    static const tern_token_span wrong[] = {{0, 3}, {1, 1}, {0, 1}, {UINT64_MAX, 2}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        tern_shard_desc desc = {.n_vocab = 5, .end_id = -1};
+        tern_shard_writer *w;
+        tern_error err = {0};
+        int32_t ids[] = {1, 2};
+        REQUIRE_OK(tern_shard_writer_open(&w, test_tmp("wrong.tern"), &desc, &err), err);
+        REQUIRE_OK(tern_shard_write(w, ids, 2, &err), err);
+        if (i == 2) REQUIRE_OK(tern_shard_leave_out(w, 0, 2, &err), err);
+        CHECK(tern_shard_leave_out(w, wrong[i].first, wrong[i].end, &err) == TERN_ERR_ARGUMENT);
+        CHECK(tern_shard_writer_finish(w, &err) == TERN_ERR_ARGUMENT);
+        tern_shard_writer_free(w);
     }
 }
 

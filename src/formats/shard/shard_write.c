@@ -1,6 +1,7 @@
 // Writing shards. The body passes through a buffer of one block, so that its checksum is computed
-// in one go; document starts and checksums stay in memory until the end (8 bytes per document, 4
-// bytes per block), and the header, which depends on everything, is written over zeros last.
+// in one go; document starts, spans and checksums stay in memory until the end (8 bytes per
+// document, 16 per span, 4 per block), and the header, which depends on everything, is written over
+// zeros last.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -14,8 +15,10 @@ struct tern_shard_writer {
     uint8_t *block; // the one being filled
     size_t n_block;
     uint64_t *documents;
+    tern_token_span *spans;
     uint32_t *checksums;
     size_t n_documents, documents_capacity, n_checksums, checksums_capacity;
+    size_t n_spans, spans_capacity;
     uint64_t n_tokens;
     uint32_t token_bytes;
     bool failed;
@@ -107,12 +110,33 @@ tern_status tern_shard_write(tern_shard_writer *w, const int32_t *ids, uint64_t 
     return status;
 }
 
+static tern_status leave_out(tern_shard_writer *w, uint64_t first, uint64_t end, tern_error *err) {
+    uint64_t document = w->n_documents ? w->documents[w->n_documents - 1] : 0;
+    uint64_t least = w->n_spans ? w->spans[w->n_spans - 1].end : 0;
+    if (first >= end || end > w->n_tokens - document || document + first < least ||
+        w->n_spans == UINT32_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "tokens %llu to %llu cannot be left out",
+                         (unsigned long long)first, (unsigned long long)end);
+    if (tern_array_reserve(TERN_MEM_FILE, &w->spans, &w->spans_capacity, w->n_spans, 1) != 0)
+        return tern_fail_memory(err, w->n_spans * 32);
+    w->spans[w->n_spans++] = (tern_token_span){document + first, document + end};
+    return TERN_OK;
+}
+
+tern_status tern_shard_leave_out(tern_shard_writer *w, uint64_t first, uint64_t end,
+                                 tern_error *err) {
+    if (w->failed) return tern_fail(err, TERN_ERR_ARGUMENT, "writing the shard failed before");
+    tern_status status = leave_out(w, first, end, err);
+    w->failed = status != TERN_OK;
+    return status;
+}
+
 uint64_t tern_shard_writer_n_tokens(const tern_shard_writer *w) { return w->n_tokens; }
 
 static void make_header(const tern_shard_writer *w, uint32_t checksum, uint8_t *h) {
     memset(h, 0, TERN_SHARD_HEADER_BYTES);
     memcpy(h, TERN_SHARD_MAGIC, 8);
-    put_le(h + 8, TERN_SHARD_VERSION, 4);
+    put_le(h + 8, w->n_spans ? 2 : 1, 4); // as old as can be: others read the file, too
     put_le(h + 12, w->token_bytes, 4);
     put_le(h + 16, w->desc.n_vocab, 4);
     put_le(h + 20, (uint32_t)w->desc.end_id, 4);
@@ -121,6 +145,7 @@ static void make_header(const tern_shard_writer *w, uint32_t checksum, uint8_t *
     put_le(h + 40, w->desc.tokenizer_hash, 8);
     put_le(h + 48, w->desc.block_bytes, 4);
     put_le(h + 52, checksum, 4);
+    put_le(h + 56, w->n_spans, 4);
     put_le(h + 60, tern_crc32(0, h, 60), 4);
 }
 
@@ -128,6 +153,10 @@ static tern_status finish(tern_shard_writer *w, tern_error *err) {
     uint8_t header[TERN_SHARD_HEADER_BYTES];
     while (w->n_block % 8) TERN_TRY(put(w, 0, 2, err));
     for (size_t i = 0; i < w->n_documents; i++) TERN_TRY(put(w, w->documents[i], 8, err));
+    for (size_t i = 0; i < w->n_spans; i++) {
+        TERN_TRY(put(w, w->spans[i].first, 8, err));
+        TERN_TRY(put(w, w->spans[i].end, 8, err));
+    }
     TERN_TRY(end_block(w, err));
     for (size_t i = 0; i < w->n_checksums; i++)
         put_le((uint8_t *)&w->checksums[i], w->checksums[i], 4);
@@ -150,6 +179,7 @@ void tern_shard_writer_free(tern_shard_writer *w) {
     tern_out_close(&w->own);
     tern_free(w->block);
     tern_free(w->documents);
+    tern_free(w->spans);
     tern_free(w->checksums);
     tern_free(w);
 }

@@ -106,6 +106,11 @@ void tern_token_set_close(tern_token_set *set) {
 uint64_t tern_token_set_n_sequences(const tern_token_set *set) { return set->n_sequences; }
 uint64_t tern_token_set_n_tokens(const tern_token_set *set) { return set->firsts[set->n_shards]; }
 size_t tern_token_set_n_shards(const tern_token_set *set) { return set->n_shards; }
+bool tern_token_set_has_spans(const tern_token_set *set) {
+    for (size_t i = 0; i < set->n_shards; i++)
+        if (tern_shard_get_info(set->shards[i])->n_spans) return true;
+    return false;
+}
 tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i) { return set->shards[i]; }
 
 // ---- Sequences ----------------------------------------------------------------------------------
@@ -123,28 +128,34 @@ static size_t shard_of(const tern_token_set *set, uint64_t token) {
     return low;
 }
 
-static void mark_starts(const tern_shard *s, uint64_t first, uint64_t n, uint8_t *starts) {
-    uint64_t document = tern_shard_document_at(s, first), at;
-    for (; (at = tern_shard_document(s, document)) < first + n; document++)
-        if (at >= first) starts[at - first] = 1;
+static void mark(const tern_shard *s, uint64_t first, uint64_t n, uint8_t *marks) {
+    uint64_t document = tern_shard_document_at(s, first), at, end = first + n;
+    for (; (at = tern_shard_document(s, document)) < end; document++)
+        if (at >= first) marks[at - first] |= TERN_TOKEN_BEGINS;
+    for (uint64_t i = tern_shard_span_at(s, first); i < tern_shard_get_info(s)->n_spans; i++) {
+        tern_token_span span = tern_shard_span(s, i);
+        if (span.first >= end) break;
+        for (at = span.first < first ? first : span.first; at < span.end && at < end; at++)
+            marks[at - first] |= TERN_TOKEN_UNSCORED;
+    }
 }
 
 tern_status tern_token_set_sequence(tern_token_set *set, uint64_t epoch, uint64_t index,
-                                    int32_t *ids, uint8_t *starts, tern_error *err) {
+                                    int32_t *ids, uint8_t *marks, tern_error *err) {
     if (index >= set->n_sequences)
         return tern_fail(err, TERN_ERR_ARGUMENT, "sequence %llu of %llu is not there",
                          (unsigned long long)index, (unsigned long long)set->n_sequences);
     uint64_t token = tern_token_set_window(set, epoch, index) * set->desc.seq_len;
     uint64_t n_left = (uint64_t)set->desc.seq_len + 1;
-    if (starts) memset(starts, 0, n_left);
+    if (marks) memset(marks, 0, n_left);
     for (size_t i = shard_of(set, token); n_left > 0; i++) {
         uint64_t first = token - set->firsts[i], n = set->firsts[i + 1] - token;
         if (n > n_left) n = n_left;
         if (n == 0) continue; // an empty shard
         TERN_TRY(tern_shard_read(set->shards[i], first, n, ids, err));
-        if (starts) {
-            mark_starts(set->shards[i], first, n, starts);
-            starts += n;
+        if (marks) {
+            mark(set->shards[i], first, n, marks);
+            marks += n;
         }
         ids += n;
         token += n;

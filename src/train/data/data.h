@@ -14,6 +14,8 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
+#include "formats/shard/shard.h"
+#include "input/input.h"
 #include "tern_train.h"
 
 // ---- Bytes of a file, plain or gzip (data_stream.c) ---------------------------------------------
@@ -39,7 +41,8 @@ tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, co
 typedef struct tern_data_chat {
     tern_data_shape shape; // TEXT: it is none
     size_t n_messages;
-    size_t n_left_out;   // messages that are marked as not to be learnt
+    uint32_t *left_out; // indices of the messages that are not to be learnt
+    size_t n_left_out, left_out_capacity;
     tern_strbuf request; // as tern_template_chat_json takes it, to be rendered as far as it goes
     tern_strbuf text;    // all contents, one per line
 } tern_data_chat;
@@ -48,16 +51,51 @@ tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, 
                                 tern_error *err);
 void tern_data_chat_free(tern_data_chat *chat);
 
+// ---- What is scored of them ---------------------------------------------------------------------
+
+// The tokens that assistants say (data_assistant.c).
+typedef struct tern_assistant tern_assistant;
+// Finds in the chat template the mark before an answer.
+tern_status tern_assistant_open(tern_assistant **out, const tern_file *file,
+                                const tern_tokenizer *t, tern_error *err);
+void tern_assistant_close(tern_assistant *s); // NULL is allowed
+// Sets targets that are not an answer's to -1; ids[i + 1] is the target of ids[i]. marks: of
+// tern_token_set_sequence.
+void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *marks,
+                         int32_t n, int32_t *targets);
+
+typedef struct tern_token_spans { // in rising order, apart from each other
+    tern_token_span *list;
+    size_t n, capacity;
+} tern_token_spans;
+// A rendered chat, and the messages in it that are not to be learnt.
+typedef struct tern_left_out {
+    const tern_template *template;
+    const tern_tokenizer *tokenizer;
+    const tern_assistant *assistant; // NULL: the template does not mark answers
+    tern_str request;                // tern_data_chat.request
+    const uint32_t *messages;        // [n_messages], rising
+    size_t n_messages;
+} tern_left_out;
+// Their tokens among `ids`, those of the request. TERN_ERR_FORMAT: they cannot be found.
+tern_status tern_left_out_find(const tern_left_out *l, const tern_ids *ids, tern_token_spans *out,
+                               tern_error *err);
+
 // ---- Documents (data_documents.c) ---------------------------------------------------------------
 
 #define TERN_DOCUMENT_MAX ((size_t)8 << 20)  // bytes; longer ones are cut at the end of a line
 #define TERN_LINE_MAX     ((size_t)64 << 20) // bytes of a line of JSON
 
+typedef struct tern_document_place {
+    size_t source; // index of the file
+    uint64_t line;
+} tern_document_place;
+
 typedef struct tern_document {
     tern_str text;              // valid until the next call; for a chat: all contents, one per line
     const tern_data_chat *chat; // for a chat, else NULL
-    size_t source;              // index of the file
-    bool is_rest;               // what follows in a line of JSON whose text was cut
+    tern_document_place place;
+    bool is_rest; // what follows in a line of JSON whose text was cut
 } tern_document;
 
 typedef struct tern_document_source {
@@ -77,8 +115,10 @@ void tern_documents_close(tern_documents *d);
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more, tern_error *err);
 // The line that the last document came from; NULL: its file is text. Valid until the next call.
 const tern_json_doc *tern_documents_json(const tern_documents *d);
-// Fails with a message about that line.
+// Fails with a message about that line, or about an earlier one.
 tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_error *err);
+tern_status tern_documents_fail_at(const tern_documents *d, const tern_document_place *place,
+                                   const char *what, tern_error *err);
 double tern_documents_fraction(const tern_documents *d); // share of the files read, 0..1
 size_t tern_documents_n_sources(const tern_documents *d);
 // Counts are complete once the last document was read.

@@ -24,8 +24,11 @@
 
 typedef struct job { // a document of the batch
     size_t at, n;    // bytes of builder.texts
-    size_t n_text, source;
+    size_t n_text;
+    tern_document_place place;
     bool is_chat;
+    size_t request, n_request, left_out, n_left_out; // of builder.texts, builder.left_out
+    tern_token_spans spans;                          // of ids, not scored
     tern_sketch sketch;
     tern_ids ids;
 } job;
@@ -46,7 +49,9 @@ typedef struct builder {
     tern_data_build_stats *stats;
     tern_file *file;
     tern_tokenizer *tokenizer;
-    tern_template *template; // loaded at the first chat
+    tern_template *template;   // loaded at the first chat
+    tern_assistant *assistant; // at the first with messages that are not learnt; NULL: no marks
+    bool knows_assistant;
     tern_shard_desc shard;
     tern_out_set out;
     int32_t begin_id; // put in front of a document, -1: none
@@ -56,7 +61,9 @@ typedef struct builder {
     tern_sketcher *sketchers; // [n_threads]
     tern_error *errors;       // [n_threads]
     job *jobs;                // [BATCH_DOCUMENTS]
-    size_t n_jobs, n_left_out;
+    size_t n_jobs;
+    uint32_t *left_out; // messages of the batch's chats
+    size_t n_left_out, left_out_capacity;
     tern_strbuf texts;
     atomic_size_t next_job;
     split train, valid;
@@ -118,7 +125,7 @@ static tern_status begin_shard(builder *b, split *s) {
 static tern_status write_document(builder *b, const job *j) {
     // 53 bits of a hash as a number in [0, 1).
     double place = (double)(tern_mix64(j->sketch.exact ^ tern_mix64(b->desc->seed + 1)) >> 11);
-    bool is_held_out = tern_documents_source(b->documents, j->source)->is_held_out;
+    bool is_held_out = tern_documents_source(b->documents, j->place.source)->is_held_out;
     split *s = is_held_out || place * 0x1p-53 < b->desc->valid ? &b->valid : &b->train;
     uint64_t n_most = b->desc->shard_tokens ? b->desc->shard_tokens : (uint64_t)1 << 26;
     if (s->writer && tern_shard_writer_n_tokens(s->writer) + j->ids.n > n_most)
@@ -127,15 +134,22 @@ static tern_status write_document(builder *b, const job *j) {
     s->stats->n_documents++;
     s->stats->n_tokens += j->ids.n;
     s->stats->n_bytes += j->n_text;
-    b->counts[j->source].n_kept++;
-    return tern_shard_write(s->writer, j->ids.ids, j->ids.n, b->err);
+    b->counts[j->place.source].n_kept++;
+    TERN_TRY(tern_shard_write(s->writer, j->ids.ids, j->ids.n, b->err));
+    for (size_t i = 0; i < j->spans.n; i++) {
+        tern_token_span span = j->spans.list[i];
+        TERN_TRY(tern_shard_leave_out(s->writer, span.first, span.end, b->err));
+        s->stats->n_unscored += span.end - span.first;
+    }
+    return TERN_OK;
 }
 
 // ---- A batch at a time --------------------------------------------------------------------------
 
 static tern_status render_chat(builder *b, const tern_data_chat *chat) {
     tern_error why = {0};
-    b->n_left_out += chat->n_left_out;
+    if (!b->template)
+        TERN_TRY(tern_template_for_model(&b->template, b->file, b->tokenizer, NULL, b->err));
     tern_status status = tern_template_chat_json(b->template, b->tokenizer, chat->request.ptr,
                                                  chat->request.len, &b->texts, &why);
     if (status == TERN_OK || status == TERN_ERR_MEMORY) {
@@ -145,30 +159,55 @@ static tern_status render_chat(builder *b, const tern_data_chat *chat) {
     return tern_documents_fail(b->documents, why.message, b->err);
 }
 
+// Keeps what it takes to find the messages that are not to be learnt.
+static tern_status note_left_out(builder *b, job *j, const tern_data_chat *chat) {
+    j->request = b->texts.len;
+    j->n_request = chat->request.len;
+    j->left_out = b->n_left_out;
+    j->n_left_out = chat->n_left_out;
+    if (!chat->n_left_out) return TERN_OK;
+    tern_strbuf_append(&b->texts, chat->request.ptr, chat->request.len);
+    if (tern_array_reserve(TERN_MEM_MISC, &b->left_out, &b->left_out_capacity, b->n_left_out,
+                           chat->n_left_out) != 0)
+        return tern_fail_memory(b->err, chat->n_left_out * sizeof *b->left_out);
+    memcpy(b->left_out + b->n_left_out, chat->left_out, chat->n_left_out * sizeof *b->left_out);
+    b->n_left_out += chat->n_left_out;
+    b->stats->n_left_out += chat->n_left_out;
+    if (b->knows_assistant) return TERN_OK;
+    b->knows_assistant = true;
+    tern_error why = {0};
+    if (tern_assistant_open(&b->assistant, b->file, b->tokenizer, &why) == TERN_OK) return TERN_OK;
+    tern_assistant_close(b->assistant);
+    b->assistant = NULL;
+    if (why.status == TERN_ERR_MEMORY && b->err) *b->err = why;
+    return why.status == TERN_ERR_MEMORY ? why.status : TERN_OK;
+}
+
 static tern_status read_job(builder *b, const tern_document *document) {
     job *j = &b->jobs[b->n_jobs];
     j->at = b->texts.len;
     j->n_text = document->text.len;
-    j->source = document->source;
+    j->place = document->place;
+    j->n_left_out = j->spans.n = 0;
     j->is_chat = document->chat != NULL;
     b->stats->n_of_shape[j->is_chat ? document->chat->shape : TERN_SHAPE_TEXT]++;
     if (!j->is_chat) {
         tern_strbuf_append(&b->texts, document->text.ptr, document->text.len);
     } else {
-        if (!b->template)
-            TERN_TRY(tern_template_for_model(&b->template, b->file, b->tokenizer, NULL, b->err));
         TERN_TRY(render_chat(b, document->chat));
     }
     if (b->texts.failed) return tern_fail_memory(b->err, b->texts.len + document->text.len);
     j->n = b->texts.len - j->at;
-    b->counts[document->source].n_read++;
+    if (j->is_chat) TERN_TRY(note_left_out(b, j, document->chat));
+    if (b->texts.failed) return tern_fail_memory(b->err, b->texts.len);
+    b->counts[j->place.source].n_read++;
     b->stats->n_read++;
     b->n_jobs++;
     return TERN_OK;
 }
 
 static tern_status read_batch(builder *b, bool *more) {
-    b->n_jobs = 0;
+    b->n_jobs = b->n_left_out = 0;
     tern_strbuf_clear(&b->texts);
     while (b->n_jobs < BATCH_DOCUMENTS && b->texts.len < BATCH_BYTES) {
         tern_document document;
@@ -187,9 +226,29 @@ static tern_status append_id(tern_ids *ids, int32_t id, tern_error *err) {
 }
 
 // If a text begins with the end token, the previous document's is already there.
-static void drop_end(const builder *b, tern_ids *ids) {
+static void drop_end(const builder *b, job *j) {
+    tern_ids *ids = &j->ids;
     if (ids->n == 0 || ids->ids[0] != b->shard.end_id) return;
     memmove(ids->ids, ids->ids + 1, --ids->n * sizeof *ids->ids);
+    for (size_t i = 0; i < j->spans.n; i++) { // no message begins before the BOS
+        j->spans.list[i].first--;
+        j->spans.list[i].end--;
+    }
+}
+
+static tern_status find_left_out(const builder *b, job *j, tern_error *err) {
+    tern_error why = {0};
+    tern_left_out l = {.template = b->template,
+                       .tokenizer = b->tokenizer,
+                       .assistant = b->assistant,
+                       .request = {b->texts.ptr + j->request, j->n_request},
+                       .messages = b->left_out + j->left_out,
+                       .n_messages = j->n_left_out};
+    tern_status status = tern_left_out_find(&l, &j->ids, &j->spans, &why);
+    if (status == TERN_ERR_FORMAT)
+        return tern_documents_fail_at(b->documents, &j->place, why.message, err);
+    if (status != TERN_OK) *err = why;
+    return status;
 }
 
 static tern_status do_job(const builder *b, job *j, tern_sketcher *sketcher, tern_error *err) {
@@ -198,7 +257,8 @@ static tern_status do_job(const builder *b, job *j, tern_sketcher *sketcher, ter
     TERN_TRY(tern_sketch_text(sketcher, text, b->desc->drop_near, &j->sketch, err));
     if (j->is_chat) {
         TERN_TRY(tern_chat_encode(b->tokenizer, text, &j->ids, err));
-        drop_end(b, &j->ids);
+        if (j->n_left_out) TERN_TRY(find_left_out(b, j, err));
+        drop_end(b, j);
     } else {
         if (b->begin_id >= 0) TERN_TRY(append_id(&j->ids, b->begin_id, err));
         TERN_TRY(tern_tokenizer_encode(b->tokenizer, text.ptr, text.len, TERN_TOKENIZE_PLAIN,
@@ -253,10 +313,11 @@ static tern_status build(builder *b) {
 
 static void put_split(tern_strbuf *out, const split *s) {
     tern_strbuf_printf(out,
-                       "  \"%s\": {\"documents\": %llu, \"tokens\": %llu, \"text_bytes\": %llu, "
-                       "\"shards\": %d},\n",
+                       "  \"%s\": {\"documents\": %llu, \"tokens\": %llu, \"unscored\": %llu, "
+                       "\"text_bytes\": %llu, \"shards\": %d},\n",
                        s->name, (unsigned long long)s->stats->n_documents,
                        (unsigned long long)s->stats->n_tokens,
+                       (unsigned long long)s->stats->n_unscored,
                        (unsigned long long)s->stats->n_bytes, s->stats->n_shards);
 }
 
@@ -344,22 +405,10 @@ static void notice_undivided(const builder *b) {
     tern_strbuf_free(&text);
 }
 
-// Shards have no place for it.
-static void notice_left_out(const builder *b) {
-    char text[160];
-    if (b->n_left_out == 0) return;
-    snprintf(text, sizeof text,
-             "%zu messages are marked as not to be learnt (\"weight\": 0 or \"train\": false): "
-             "shards do not keep this, and they are learnt like others",
-             b->n_left_out);
-    b->desc->on_notice(b->desc->user, text);
-}
-
 static void notice(const builder *b) {
     const tern_data_build_desc *d = b->desc;
     if (!d->on_notice) return;
     notice_undivided(b);
-    notice_left_out(b);
     if (b->train.stats->n_documents == 0)
         d->on_notice(d->user, "there is nothing to train on: no document is in the split 'train'");
     else if (d->valid > 0 && b->valid.stats->n_documents == 0)
@@ -424,7 +473,12 @@ static void close_builder(builder *b) {
     tern_shard_writer_free(b->valid.writer);
     tern_out_close(&b->out);
     for (int i = 0; b->sketchers && i < b->team->n_threads; i++) tern_free(b->sketchers[i].words);
-    for (size_t i = 0; b->jobs && i < BATCH_DOCUMENTS; i++) tern_free(b->jobs[i].ids.ids);
+    for (size_t i = 0; b->jobs && i < BATCH_DOCUMENTS; i++) {
+        tern_free(b->jobs[i].ids.ids);
+        tern_free(b->jobs[i].spans.list);
+    }
+    tern_free(b->left_out);
+    tern_assistant_close(b->assistant);
     tern_free(b->sketchers);
     tern_free(b->errors);
     tern_free(b->jobs);

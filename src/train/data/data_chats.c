@@ -10,6 +10,7 @@
 // What becomes of it is written here and rendered by input/template like any request, so that a
 // model learns the text that it will be given.
 #include <string.h>
+#include "base/alloc.h"
 #include "base/json/json_write.h"
 #include "train/data/data.h"
 
@@ -59,9 +60,32 @@ static bool read_content(reader *r, const tern_json *content) {
     return true;
 }
 
-static bool is_left_out(const reader *r, const tern_json *message) {
-    return tern_json_number(tern_json_get(r->doc, message, "weight"), 1) == 0 ||
-           !tern_json_bool(tern_json_get(r->doc, message, "train"), true);
+// OpenAI's "weight" of an assistant's message, 0 or 1, and "train" of any.
+static bool read_marks(reader *r, const tern_json *message) {
+    const tern_json *weight = tern_json_get(r->doc, message, "weight");
+    const tern_json *train = tern_json_get(r->doc, message, "train");
+    double w = tern_json_number(weight, tern_json_is(weight, TERN_JSON_NULL) || !weight ? 1 : -1);
+    if (w != 0 && w != 1) return complain(r, "a \"weight\" that is neither 0 nor 1");
+    if (train && !tern_json_is(train, TERN_JSON_NULL) && !tern_json_is(train, TERN_JSON_BOOL))
+        return complain(r, "a \"train\" that is neither true nor false");
+    if (w == 1 && tern_json_bool(train, true)) return true;
+    tern_data_chat *c = r->chat;
+    if (tern_array_reserve(TERN_MEM_MISC, &c->left_out, &c->left_out_capacity, c->n_left_out, 1))
+        c->request.failed = true;
+    else
+        c->left_out[c->n_left_out++] = (uint32_t)c->n_messages;
+    return true;
+}
+
+// What a template reads of a message.
+static void put_members(reader *r, const tern_json *message) {
+    tern_json_open(&r->w, NULL, '{');
+    for (const tern_json *key = tern_json_first(r->doc, message); key;
+         key = tern_json_next(r->doc, message, key))
+        if (!tern_str_is(tern_json_str(key), "weight") && !tern_str_is(tern_json_str(key), "train"))
+            tern_json_put_member(&r->w, tern_json_str(key), r->doc,
+                                 tern_json_value_of(r->doc, key));
+    tern_json_close(&r->w, '}');
 }
 
 static bool count_message(reader *r) {
@@ -69,7 +93,7 @@ static bool count_message(reader *r) {
     return true;
 }
 
-// OpenAI's: all of it is passed on.
+// OpenAI's: all of it is passed on, but for the marks.
 static bool put_message(reader *r, const tern_json *message) {
     tern_str role = text_at(r, message, "role");
     const tern_json *calls = tern_json_get(r->doc, message, "tool_calls");
@@ -85,8 +109,8 @@ static bool put_message(reader *r, const tern_json *message) {
         tern_json_put_value(&w, NULL, r->doc, calls);
         tern_strbuf_putc(&r->chat->text, '\n');
     }
-    r->chat->n_left_out += is_left_out(r, message);
-    tern_json_put_value(&r->w, NULL, r->doc, message);
+    if (!read_marks(r, message)) return false;
+    put_members(r, message);
     return count_message(r);
 }
 
@@ -135,7 +159,7 @@ static bool put_sharegpt(reader *r, const tern_json *message) {
     tern_str from = text_at(r, message, "from"), value = text_at(r, message, "value");
     if (!from.ptr) return put_message(r, message);
     if (!value.ptr) return complain(r, "a message without a text as \"value\"");
-    r->chat->n_left_out += is_left_out(r, message);
+    if (!read_marks(r, message)) return false;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (tern_str_is(from, roles[i].from))
             return roles[i].role ? put_text(r, roles[i].role, value) : put_call(r, value);
@@ -264,6 +288,7 @@ tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, 
 void tern_data_chat_free(tern_data_chat *chat) {
     tern_strbuf_free(&chat->request);
     tern_strbuf_free(&chat->text);
+    tern_free(chat->left_out);
 }
 
 const char *tern_data_shape_name(tern_data_shape shape) {

@@ -243,6 +243,12 @@ TEST(data_names_what_is_wrong_with_a_chat) {
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}", "a part of"},
         {"{\"conversations\":[{\"from\":\"nobody\",\"value\":\"x\"}]}", "\"from\" is none of"},
         {"{\"tools\":5,\"messages\":[" ASKED "]}", "\"tools\" is not a list"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"weight\":0.5}]}",
+         "\"weight\" that is neither 0 nor 1"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"weight\":true}]}",
+         "\"weight\" that is neither 0 nor 1"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"train\":1}]}",
+         "\"train\" that is neither true nor false"},
         {"{\"prompt\":1,\"completion\":\"x\"}", "are texts or lists of messages"},
     };
     path tokenizer = make_tokenizer();
@@ -254,6 +260,74 @@ TEST(data_names_what_is_wrong_with_a_chat) {
                   err.message);
         tern_free(ids.ids);
     }
+}
+
+// ---- Messages that are not learnt ---------------------------------------------------------------
+
+// The tokens of a line's shard that are not scored, as text; spans are apart by "|".
+static void read_unscored(const path *tokenizer, const char *line, tern_strbuf *out) {
+    tern_ids ids = {0};
+    tern_error err = {0};
+    speaker s = {0};
+    tern_shard *shard;
+    path folder = path_of(test_tmp("learnt"), "shards");
+    tern_strbuf_clear(out);
+    REQUIRE_OK(open_speaker(&s, tokenizer, &err), err);
+    REQUIRE_OK(learn(tokenizer, line, NULL, &ids, &err), err);
+    REQUIRE_OK(tern_shard_open(&shard, path_of(folder.text, "train-00000.tern").text, &err), err);
+    for (uint32_t i = 0; i < tern_shard_get_info(shard)->n_spans; i++) {
+        tern_token_span span = tern_shard_span(shard, i);
+        tern_decoder d = {.with_special = true};
+        if (i) tern_strbuf_putc(out, '|');
+        for (uint64_t t = span.first; t < span.end && t < ids.n; t++)
+            tern_tokenizer_decode(s.tokenizer, &d, ids.ids[t], out);
+        tern_tokenizer_decode_end(&d, out);
+    }
+    tern_shard_close(shard);
+    close_speaker(&s);
+    tern_free(ids.ids);
+}
+
+#define OTHER "{\"role\":\"user\",\"content\":\"xHi 0\","
+
+// Fails with one text instead of the message in place of two ("x" begins the user's, too), and
+// without growing to the answer: "<think>" would be scored.
+TEST(data_keeps_messages_that_are_not_learnt) {
+    static const struct {
+        const char *messages, *unscored;
+    } cases[] = {
+        {ASKED "," SAID, ""},
+        {ASKED ",{\"weight\":1,\"train\":true,\"role\":\"assistant\",\"content\":\"Hm\"}", ""},
+        {ASKED ",{\"role\":\"assistant\",\"content\":\"Hm\",\"weight\":null}", ""},
+        {ASKED ",{\"role\":\"assistant\",\"content\":\"Hm\",\"weight\":0}," ASKED "," SAID,
+         "Hm<|im_end|>"},
+        {ASKED ",{\"role\":\"assistant\",\"content\":\"Hm\",\"train\":false}", "Hm<|im_end|>"},
+        {ASKED ",{\"role\":\"assistant\",\"content\":\"\",\"weight\":0}," ASKED, "<|im_end|>"},
+        {ASKED ",{\"role\":\"assistant\",\"content\":\"x\",\"reasoning_content\":\"0\","
+               "\"weight\":0}",
+         "<think>0</think>x<|im_end|>"},
+        {OTHER "\"weight\":0}," SAID, "xHi 0<|im_end|>"},
+        {OTHER "\"train\":false},{\"role\":\"assistant\",\"content\":\"0x\",\"weight\":0}," ASKED,
+         "xHi 0<|im_end|>|0x<|im_end|>"},
+        {ASKED ",{\"role\":\"assistant\",\"content\":\"So:\",\"weight\":0,\"tool_calls\":[{"
+               "\"function\":{\"name\":\"rain\",\"arguments\":{\"a\":\"x\"}}}]}," RESULT,
+         "So:<call>rain{\"a\": \"x\"}</call><|im_end|>"},
+    };
+    path tokenizer = make_tokenizer();
+    tern_strbuf found = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[1024];
+        snprintf(line, sizeof line, "{\"messages\":[%s]}", cases[i].messages);
+        read_unscored(&tokenizer, line, &found);
+        CHECK_MSG(!strcmp(tern_strbuf_text(&found), cases[i].unscored), "%s: '%s'",
+                  cases[i].messages, tern_strbuf_text(&found));
+    }
+    read_unscored(&tokenizer,
+                  "{\"conversations\":[{\"from\":\"human\",\"value\":\"Hi\"},{\"from\":\"gpt\","
+                  "\"value\":\"Hm\",\"train\":false}],\"system\":\"Be brief.\"}",
+                  &found);
+    CHECK_MSG(!strcmp(tern_strbuf_text(&found), "Hm<|im_end|>"), "'%s'", tern_strbuf_text(&found));
+    tern_strbuf_free(&found);
 }
 
 // ---- With the templates and vocabularies of models ---------------------------------------------

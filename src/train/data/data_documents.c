@@ -241,8 +241,13 @@ const tern_json_doc *tern_documents_json(const tern_documents *d) {
 }
 
 tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_error *err) {
-    return tern_fail(err, TERN_ERR_FORMAT, "%s: line %llu: %s", d->sources[d->at].path,
-                     (unsigned long long)d->line, what);
+    return tern_documents_fail_at(d, &(tern_document_place){d->at, d->line}, what, err);
+}
+
+tern_status tern_documents_fail_at(const tern_documents *d, const tern_document_place *place,
+                                   const char *what, tern_error *err) {
+    return tern_fail(err, TERN_ERR_FORMAT, "%s: line %llu: %s", d->sources[place->source].path,
+                     (unsigned long long)place->line, what);
 }
 
 // The text of the line, if it has one; its rest is the next document.
@@ -281,7 +286,7 @@ tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *mor
                                 tern_error *err) {
     for (*more = true; d->at < d->n_sources;) {
         tern_str piece;
-        *out = (tern_document){.source = d->at, .is_rest = d->rest.len > 0};
+        *out = (tern_document){.place = {d->at, d->line}, .is_rest = d->rest.len > 0};
         if (out->is_rest) {
             out->text = trim(take_piece(&d->rest));
             if (out->text.len) return TERN_OK;
@@ -296,6 +301,7 @@ tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *mor
             continue;
         }
         piece = trim(piece);
+        out->place.line = d->line;
         out->text = piece;
         if (piece.len && d->is_json) TERN_TRY(read_line(d, piece, out, err));
         if (!out->chat) out->text = trim(out->text);

@@ -16,6 +16,7 @@ typedef struct report {
     uint64_t shortest, median, longest; // documents, in tokens
     uint64_t n_used;                    // different tokens
     uint64_t n_ended;                   // documents whose last token is the end token
+    uint64_t n_unscored;
     tern_strbuf sample;
     bool has_sample;
 } report;
@@ -117,6 +118,9 @@ static void print_text(const report *r, tern_strbuf *out) {
                        (unsigned long long)r->median, (unsigned long long)r->longest);
     tern_strbuf_printf(out, "  end token   %d, after %llu document%s\n", i->end_id,
                        (unsigned long long)r->n_ended, r->n_ended == 1 ? "" : "s");
+    if (i->n_spans)
+        tern_strbuf_printf(out, "  not scored  %llu tokens in %u spans\n",
+                           (unsigned long long)r->n_unscored, i->n_spans);
     tern_strbuf_printf(out, "  tokenizer   %016llx\n  checksum    %08x\n",
                        (unsigned long long)i->tokenizer_hash, i->checksum);
     if (!r->has_sample) return;
@@ -136,15 +140,15 @@ static void print_json(const report *r, tern_strbuf *out) {
     tern_strbuf_printf(out,
                        ", \"tokens\": %llu, \"token_bytes\": %u, \"vocabulary\": %u, \"used\": %llu"
                        ", \"documents\": %llu, \"shortest\": %llu, \"median\": %llu, "
-                       "\"longest\": %llu, \"end\": %d, \"ended\": %llu, "
+                       "\"longest\": %llu, \"end\": %d, \"ended\": %llu, \"unscored\": %llu, "
                        "\"tokenizer\": \"%016llx\", \"checksum\": \"%08x\", \"blocks\": %llu, "
                        "\"block_bytes\": %u",
                        (unsigned long long)i->n_tokens, i->token_bytes, i->n_vocab,
                        (unsigned long long)r->n_used, (unsigned long long)i->n_documents,
                        (unsigned long long)r->shortest, (unsigned long long)r->median,
                        (unsigned long long)r->longest, i->end_id, (unsigned long long)r->n_ended,
-                       (unsigned long long)i->tokenizer_hash, i->checksum,
-                       (unsigned long long)i->n_blocks, i->block_bytes);
+                       (unsigned long long)r->n_unscored, (unsigned long long)i->tokenizer_hash,
+                       i->checksum, (unsigned long long)i->n_blocks, i->block_bytes);
     if (r->has_sample) {
         tern_strbuf_puts(out, ", \"begins\": ");
         tern_strbuf_json(out, tern_strbuf_text(&r->sample), r->sample.len);
@@ -157,6 +161,8 @@ static tern_status inspect(tern_shard *s, const tern_data_inspect_desc *desc, re
     r->info = tern_shard_get_info(s);
     TERN_TRY(tern_shard_check(s, 0, r->info->n_blocks, err));
     TERN_TRY(measure_documents(s, r, err));
+    for (uint32_t i = 0; i < r->info->n_spans; i++)
+        r->n_unscored += tern_shard_span(s, i).end - tern_shard_span(s, i).first;
     TERN_TRY(count_used(s, r, err));
     TERN_TRY(take_sample(s, r, desc, err));
     if (desc->format == TERN_FORMAT_JSON)

@@ -8,7 +8,8 @@
 #include <ctype.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "train/trainer.h"
+#include "input/input.h"
+#include "train/data/data.h"
 
 struct tern_assistant {
     const tern_tokenizer *tokenizer;
@@ -82,12 +83,12 @@ void tern_assistant_close(tern_assistant *s) {
     tern_free(s);
 }
 
-void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *starts,
+void tern_assistant_mask(const tern_assistant *s, const int32_t *ids, const uint8_t *marks,
                          int32_t n, int32_t *targets) {
     const int32_t *mark = s->with.ids + s->n_before, *space = mark + s->n_mark;
     int32_t n_mark = (int32_t)s->n_mark, n_space = (int32_t)s->n_space, from = -1; // of an answer
     for (int32_t i = 1; i <= n; i++) {
-        if (starts[i]) from = -1;
+        if (marks[i] & TERN_TOKEN_BEGINS) from = -1;
         if (from < 0 && i >= n_mark &&
             memcmp(ids + i - n_mark, mark, (size_t)n_mark * sizeof *ids) == 0) {
             bool spaced =
