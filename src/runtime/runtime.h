@@ -224,6 +224,8 @@ tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err);
 // The vocabulary's bytes as grammars read them (vocabulary.c). The first call takes some tens of
 // milliseconds. Any thread.
 tern_status tern_model_vocab_tree(tern_model *m, const tern_vocab_tree **out, tern_error *err);
+// Finds the weights of all built graphs (weights.c).
+tern_status tern_model_find_weights(tern_model *m, tern_head_mode head, tern_error *err);
 // Marks which weights of a built graph are ternarized and which is the output head. weights: a
 // value's index among the sources; NULL: sources are by value.
 void tern_model_mark_uses(const tern_graph *g, const int32_t *weights, tern_weight_source *sources);
