@@ -224,6 +224,10 @@ tern_status tern_model_digest(tern_model *m, uint64_t *out, tern_error *err);
 // The vocabulary's bytes as grammars read them (vocabulary.c). The first call takes some tens of
 // milliseconds. Any thread.
 tern_status tern_model_vocab_tree(tern_model *m, const tern_vocab_tree **out, tern_error *err);
+// Fills in what tern_model_get_info tells (model_info.c): texts of the file, and the rest once the
+// model is open.
+tern_status tern_model_fill_names(tern_model *m, tern_error *err);
+void tern_model_fill_info(tern_model *m);
 // Finds the weights of all built graphs (weights.c).
 tern_status tern_model_find_weights(tern_model *m, tern_head_mode head, tern_error *err);
 // Marks which weights of a built graph are ternarized and which is the output head. weights: a
