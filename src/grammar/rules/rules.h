@@ -90,6 +90,8 @@ bool tern_expr_is_term(const tern_rules *r, tern_expr e);
 
 tern_rule tern_rules_new(tern_rules *r);
 void tern_rules_define(tern_rules *r, tern_rule rule, tern_expr expr);
+// Finds each rule's group, once all are laid out (rules_order.c).
+tern_status tern_rules_order(tern_rules *r, tern_error *err);
 // Lays out the rules, from `root` on. Fails if the grammar accepts no text.
 tern_status tern_rules_finish(tern_rules *r, tern_expr root, tern_error *err);
 
