@@ -220,10 +220,14 @@ tern_status tern_schema_may_hold(tern_schema *x, uint32_t demand, int depth, boo
 // The values that a demand lists, each once. *n max + 1: it lists none, or more than `max`.
 tern_status tern_schema_listed(tern_schema *x, uint32_t demand, const tern_json **values,
                                size_t max, size_t *n);
+
+// ---- Literals (schema_literal.c) ----------------------------------------------------------------
+
 // A string with this inside, which is in JSON's spelling.
 tern_term tern_schema_quoted(tern_schema *x, tern_term inside);
 // The name of a member.
 tern_term tern_schema_name(tern_schema *x, tern_str name);
+tern_term tern_schema_word(const tern_schema *x, unsigned type); // true, false, null
 // A literal in JSON, with the usual spaces.
 tern_term tern_schema_literal(tern_schema *x, const tern_json *v);
 
