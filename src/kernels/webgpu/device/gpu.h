@@ -18,6 +18,7 @@
 //   gpu_run.c       submitting batches, reading back; greedy steps ahead
 //   gpu_drafts.c    greedy speculation that the device drafts and verifies itself
 //   gpu_results.c   which results are read back, and the k greatest logits in them
+//   gpu_trace.c     the values of a batch, node by node
 //   gpu_profile.c   how long each kernel takes
 //   gpu_policy.c    how many dispatches a submission may have
 //   gpu_selftest.c  whether a device can do what the kernels need

@@ -228,6 +228,11 @@ void gpu_send_angles(tern_instance *in, const wgpu_buffer *to, int32_t to_row, i
 // steps after it.
 void gpu_send_row_angles(tern_instance *in, int32_t ahead, int32_t n_steps);
 
+// ---- Requests (gpu_run.c) ----------------------------------------------------------------------
+
+// Sends the tokens, angles, inputs and chunks of the instance's request.
+tern_status gpu_send_rows(tern_instance *in, tern_error *err);
+
 // ---- Heads of many rows (gpu_screen.c) ---------------------------------------------------------
 
 // Before a request is encoded: makes the copy of the head if this request is the first to use it.
