@@ -1,4 +1,4 @@
-// The kernels of training, as rows of GPU_KERNELS (gpu.h).
+// The kernels of training, as rows of GPU_KERNELS (gpu_kernels.h).
 #ifndef TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_KERNELS_H
 #define TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_KERNELS_H
 
