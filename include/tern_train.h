@@ -30,9 +30,9 @@ extern "C" {
 // ---- Text to train on --------------------------------------------------------------------------
 
 typedef struct tern_data_source {
-    // Files and folders (their .txt and .jsonl files, in the order of their names); also with .gz.
-    // .jsonl: one object per line, with the text as `field` or a conversation (tern_data_shape).
-    // Everything else is text with `separator` between documents.
+    // Files and folders (their .txt, .jsonl and .json files, in the order of their names); also
+    // with .gz. JSON: an object per line or an array of objects, with the text as `field` or a
+    // conversation (tern_data_shape). Everything else is text with `separator` between documents.
     const char *const *paths;
     size_t n_paths;
     const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
@@ -105,7 +105,7 @@ TERN_API const char *tern_data_shape_name(tern_data_shape shape);
 typedef struct tern_data_build_stats {
     tern_data_split train, valid;
     uint64_t n_of_shape[TERN_SHAPE_COUNT]; // documents
-    uint64_t n_left_out; // messages that are read and not learnt
+    uint64_t n_left_out;                   // messages that are read and not learnt
     uint64_t n_read, n_same, n_near; // documents: all; dropped as exact and as near duplicates
     double seconds;
 } tern_data_build_stats;

@@ -802,6 +802,8 @@ def document_seeds():
     yield "gzip", bytes([2]) + member
     yield "gzip_twice", bytes([2]) + member * 2
     yield "gzip_cut", bytes([2]) + member[:-12]
+    yield "array", bytes([1]) + json.dumps([{"text": "a ]},"}, chat], indent=1).encode()
+    yield "array_cut", bytes([1]) + b'[{"text": "a b"},\n{"text": "a'
     yield "no_text", bytes([1]) + b'{"x":1}\n'
     yield "no_messages", bytes([1]) + b'{"messages": []}\n{"text": "a b"}\n'
 

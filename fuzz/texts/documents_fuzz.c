@@ -49,7 +49,7 @@ static void read_documents(const char *path, const char *separator) {
         status = tern_documents_next(d, &document, &more, &err);
         fuzz_require(status == TERN_OK || err.message[0]);
         if (status != TERN_OK || !more) break;
-        fuzz_require(document.text.len > 0 && document.text.len <= TERN_LINE_MAX);
+        fuzz_require(document.text.len > 0 && document.text.len <= TERN_DATA_VALUE_MAX);
         volatile char last = document.text.ptr[document.text.len - 1];
         if (document.chat) {
             tern_json_doc request = {0};

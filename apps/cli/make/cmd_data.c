@@ -11,7 +11,7 @@
          OPTION_TEXT, &(s).separator,                                                              \
          "TEXT",      "between documents of a text file, \"\": none (<|endoftext|>)"},             \
     {                                                                                              \
-        0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in .jsonl files (text)"          \
+        0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in JSON (text)"          \
     }
 
 // The words that are not options; they live until the program ends.

@@ -1,6 +1,6 @@
 // Text to shards: what the files of `tern data` share. The public functions are in tern_train.h.
 //
-//     files ─ stream ─→ bytes ─ documents ─→ texts and chats ─┬─→ vocabulary (data_tokenizer.c)
+//     files ─ stream, pieces ─ documents ─→ texts and chats ─┬─→ vocabulary (data_tokenizer.c)
 //                                                             └─ sketches, tokens ─→ duplicates
 //                                                  dropped ─→ shards and a manifest (data_build.c)
 //
@@ -26,6 +26,33 @@ tern_status tern_stream_open(tern_stream **out, const char *path, tern_error *er
 tern_status tern_stream_read(tern_stream *s, void *to, size_t capacity, size_t *n, tern_error *err);
 double tern_stream_fraction(const tern_stream *s); // share of the file read, 0..1
 void tern_stream_close(tern_stream *s);
+
+// ---- Pieces of a file (data_pieces.c) -----------------------------------------------------------
+
+#define TERN_DOCUMENT_MAX   ((size_t)8 << 20)  // bytes; longer ones are cut at the end of a line
+#define TERN_DATA_VALUE_MAX ((size_t)64 << 20) // bytes of a line of JSON, or of an array's element
+
+typedef struct tern_pieces_desc {
+    const char *path;         // it and the separators must outlive the pieces
+    bool is_json;             // lines or an array of JSON, else text
+    tern_str separator, crlf; // between documents of text; in a file whose lines end in CRLF
+} tern_pieces_desc;
+typedef struct tern_pieces_info {
+    uint64_t line, element; // of the last piece, from 1; element 0: it is none of an array
+    uint64_t n_bytes;       // so far, after unpacking
+    uint32_t crc32;         // of these
+    bool is_undivided;      // text, without a separator so far
+} tern_pieces_info;
+typedef struct tern_pieces tern_pieces;
+tern_status tern_pieces_open(tern_pieces **out, const tern_pieces_desc *desc, tern_error *err);
+void tern_pieces_close(tern_pieces *p); // NULL is allowed
+// The next piece, without what ends it, perhaps empty; valid until the next call. *more = false:
+// there is none.
+tern_status tern_pieces_next(tern_pieces *p, tern_str *piece, bool *more, tern_error *err);
+const tern_pieces_info *tern_pieces_get_info(const tern_pieces *p);
+double tern_pieces_fraction(const tern_pieces *p); // share of the file read, 0..1
+// Where text longer than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
+size_t tern_document_cut(const char *text);
 
 // ---- The tokenizer next to shards (data_tokenizer.c) ------------------------------------------
 
@@ -83,19 +110,16 @@ tern_status tern_left_out_find(const tern_left_out *l, const tern_ids *ids, tern
 
 // ---- Documents (data_documents.c) ---------------------------------------------------------------
 
-#define TERN_DOCUMENT_MAX ((size_t)8 << 20)  // bytes; longer ones are cut at the end of a line
-#define TERN_LINE_MAX     ((size_t)64 << 20) // bytes of a line of JSON
-
 typedef struct tern_document_place {
-    size_t source; // index of the file
-    uint64_t line;
+    size_t source;          // index of the file
+    uint64_t line, element; // element 0: it is none of an array
 } tern_document_place;
 
 typedef struct tern_document {
     tern_str text;              // valid until the next call; for a chat: all contents, one per line
     const tern_data_chat *chat; // for a chat, else NULL
     tern_document_place place;
-    bool is_rest; // what follows in a line of JSON whose text was cut
+    bool is_rest; // what follows in a value of JSON whose text was cut
 } tern_document;
 
 typedef struct tern_document_source {
@@ -113,7 +137,7 @@ tern_status tern_documents_open(tern_documents **out, const tern_data_source *so
 void tern_documents_close(tern_documents *d);
 // The next document that is not empty; *more = false: there is none.
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more, tern_error *err);
-// The line that the last document came from; NULL: its file is text. Valid until the next call.
+// The object that the last document came from; NULL: its file is text. Valid until the next call.
 const tern_json_doc *tern_documents_json(const tern_documents *d);
 // Fails with a message about that line, or about an earlier one.
 tern_status tern_documents_fail(const tern_documents *d, const char *what, tern_error *err);

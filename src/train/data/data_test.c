@@ -153,7 +153,17 @@ TEST(documents_name_the_line_that_is_wrong) {
     } cases[] = {
         {"{\"text\": \"x\"}\n{\"text\": 5}\n", "d.jsonl: line 2: neither"},
         {"\n\n{\"text\": \"x\"\n", "d.jsonl: line 3: not JSON: "},
-        {"[1]\n", "line 1: neither"},
+        {"[1]\n", "d.jsonl: element 1, line 1: neither"},
+        {"[\n {\"text\": \"x\"},\n {\"text\": 5}]", "d.jsonl: element 2, line 3: neither"},
+        {"[{\"text\": \"x\"},\n\n {\"text\": \"x}]",
+         "d.jsonl: element 2, line 3: the file ends in it"},
+        {"[{\"text\": \"x\"} {\"text\": \"x\"}]", "element 1, line 1: not JSON: "},
+        {"[{\"text\": \"x\"},]", "element 2, line 1: there is none"},
+        {"[,{\"text\": \"x\"}]", "element 1, line 1: there is none"},
+        {"[{\"text\": \"x\"}", "element 1, line 1: the file ends in it"},
+        {"[{\"text\": \"x\"},", "element 2, line 1: the file ends before it"},
+        {"[{\"text\": \"x\"}}]", "element 2, line 1: there is none"},
+        {"[{\"text\": \"x\"}]\n{\"text\": \"x\"}", "line 2: text after the end of the array"},
         {"{\"messages\": [{\"role\": \"user\"}]}", "line 1: a message without"},
         {"{\"messages\": [{\"role\": \"u\\u0000\", \"content\": \"\"}]}", "a message without"},
     };
@@ -168,6 +178,50 @@ TEST(documents_name_the_line_that_is_wrong) {
     }
 }
 
+// Fails if a bracket in a text ends an element, and if one that lies across a read is cut.
+TEST(documents_come_from_arrays) {
+    check_text("a.json", "[]", NULL, "");
+    check_text("b.json",
+               " \n[\n{\"text\": \"a\"}\n, {\"text\":\n\"]}, {\\\"[\"},{\"text\":\"\\\\\"}]\n",
+               NULL, "[a][]}, {\"[][\\]");
+    check_text("c.json", "{\"text\": \"lines\"}\n{\"text\": \"too\"}", NULL, "[lines][too]");
+    tern_strbuf text = {0}, wanted = {0};
+    tern_strbuf_putc(&text, '[');
+    for (int i = 0; i < 30000; i++) {
+        tern_strbuf_printf(&text, "%s{\"text\": \"story %d [\\\"\"}", i ? "," : "", i);
+        tern_strbuf_printf(&wanted, "[story %d [\"]", i);
+    }
+    tern_strbuf_putc(&text, ']');
+    REQUIRE(!text.failed && text.len > 3 * 262144);
+    check_text("d.jsonl", tern_strbuf_text(&text), NULL, tern_strbuf_text(&wanted));
+    tern_strbuf_free(&text);
+    tern_strbuf_free(&wanted);
+}
+
+// Fails if what was read of a file stays in memory.
+TEST(documents_of_an_array_are_in_memory_one_at_a_time) {
+    const char *path = test_tmp("large.json");
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    for (int i = 0; i < 40000; i++) fprintf(f, "%s{\"text\": \"%0400d\"}", i ? ",\n" : "[", i);
+    fputs("]", f);
+    fclose(f);
+    tern_data_source source = {.paths = &path, .n_paths = 1};
+    tern_documents *d;
+    tern_error err = {0};
+    size_t before = tern_mem_get_stats().total_now, n = 0, most = 0;
+    REQUIRE_OK(tern_documents_open(&d, &source, &err), err);
+    for (bool more = true;; n++) {
+        tern_document document;
+        REQUIRE_OK(tern_documents_next(d, &document, &more, &err), err);
+        if (!more) break;
+        size_t now = tern_mem_get_stats().total_now - before;
+        if (now > most) most = now;
+    }
+    tern_documents_close(d);
+    CHECK_MSG(n == 40000 && most < (size_t)1 << 20, "%zu documents, %zu bytes", n, most);
+}
+
 TEST(documents_of_a_folder_come_in_the_order_of_names) {
     const char *folder = test_tmp("texts");
     mkdir(folder, 0777);
@@ -175,9 +229,10 @@ TEST(documents_of_a_folder_come_in_the_order_of_names) {
     write_text("texts/z.txt", "z", 1);
     write_text("texts/a.jsonl", "{\"text\":\"a\"}", 12);
     write_text("texts/m/inner.txt", "inner", 5);
+    write_text("texts/b.json", "[{\"text\":\"b\"}]", 14);
     write_text("texts/readme.md", "not read", 8);
     tern_data_source source = {.paths = &folder, .n_paths = 1};
-    check_list(&source, "[a][inner][z]");
+    check_list(&source, "[a][b][inner][z]");
     const char *named = test_tmp("texts/readme.md"); // unless it is named
     source.paths = &named;
     check_list(&source, "[not read]");
