@@ -37,6 +37,9 @@ typedef struct tern_data_source {
     size_t n_paths;
     const char *separator; // NULL: "<|endoftext|>"; "": a file is one document
     const char *field;     // NULL: "text", if it is not a conversation
+    // [n_paths] How often tern_data_build takes the documents of each: 0.5 a half of them, 2 all
+    // twice. Those that are held out are taken once. NULL: all weigh 1.
+    const double *weights;
     // The same, read last: held out by tern_data_build, whatever `valid` is.
     const char *const *held_out;
     size_t n_held_out;
@@ -66,19 +69,25 @@ typedef struct tern_data_tokenizer_stats {
 TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
                                          tern_data_tokenizer_stats *stats, tern_error *err);
 
+// Of the training text, what came from a path.
+typedef struct tern_data_share {
+    uint64_t n_documents, n_tokens;
+} tern_data_share;
+
 typedef struct tern_data_build_desc {
     tern_data_source source;
-    const char *tokenizer; // a tokenizer.json, a folder with one, or a .gguf
-    const char *end;       // token after a document; NULL: <|endoftext|>, else the tokenizer's
-    double valid;          // share of the documents to hold out, 0 to 1
-    uint64_t seed;         // of the choice
-    bool keep_exact;       // keep documents with the same words as an earlier one
-    bool drop_near;        // also drop near duplicates
-    double threshold;      // their minimum similarity (Jaccard, five-word shingles), 0: 0.8
-    uint64_t memory;       // bytes for remembering documents, 0: 1 GiB
-    uint64_t shard_tokens; // start a new shard after this many, 0: 2^26
-    const char *licence;   // a line for the manifest, may be NULL
-    int n_threads;         // 0: one per core
+    const char *tokenizer;   // a tokenizer.json, a folder with one, or a .gguf
+    const char *end;         // token after a document; NULL: <|endoftext|>, else the tokenizer's
+    double valid;            // share of the documents to hold out, 0 to 1
+    uint64_t seed;           // of the choice
+    bool keep_exact;         // keep documents with the same words as an earlier one
+    bool drop_near;          // also drop near duplicates
+    double threshold;        // their minimum similarity (Jaccard, five-word shingles), 0: 0.8
+    uint64_t memory;         // bytes for remembering documents, 0: 1 GiB
+    uint64_t shard_tokens;   // start a new shard after this many, 0: 2^26
+    const char *licence;     // a line for the manifest, may be NULL
+    tern_data_share *shares; // [source.n_paths], for the result; NULL: not wanted
+    int n_threads;           // 0: one per core
     tern_progress_fn on_progress;
     // Things done as requested but perhaps not as intended, one sentence per call.
     void (*on_notice)(void *user, const char *sentence);
@@ -106,6 +115,7 @@ typedef struct tern_data_build_stats {
     tern_data_split train, valid;
     uint64_t n_of_shape[TERN_SHAPE_COUNT]; // documents
     uint64_t n_left_out;                   // messages that are read and not learnt
+    uint64_t n_not_drawn;                  // documents, because of weights below 1
     uint64_t n_read, n_same, n_near; // documents: all; dropped as exact and as near duplicates
     double seconds;
 } tern_data_build_stats;

@@ -11,7 +11,7 @@
          OPTION_TEXT, &(s).separator,                                                              \
          "TEXT",      "between documents of a text file, \"\": none (<|endoftext|>)"},             \
     {                                                                                              \
-        0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in JSON (text)"          \
+        0, "field", OPTION_TEXT, &(s).field, "NAME", "of the text in JSON (text)"                  \
     }
 
 // The words that are not options; they live until the program ends.
@@ -97,6 +97,33 @@ static void print_shapes(const tern_data_build_stats *s) {
     putchar('\n');
 }
 
+static void print_shares(const tern_data_build_desc *d, const tern_data_build_stats *s) {
+    for (size_t i = 0; i < d->source.n_paths; i++) {
+        const tern_data_share *share = &d->shares[i];
+        double part = s->train.n_tokens ? (double)share->n_tokens / (double)s->train.n_tokens : 0;
+        printf("  %5.1f%% of train: ", 100 * part);
+        put_plain(stdout, d->source.paths[i]);
+        printf(", %llu document%s, %llu token%s", (unsigned long long)share->n_documents,
+               many(share->n_documents), (unsigned long long)share->n_tokens,
+               many(share->n_tokens));
+        if (d->source.weights) printf(", weight %g", d->source.weights[i]);
+        putchar('\n');
+    }
+}
+
+// "2,0.5": as many as there are paths.
+static bool take_weights(tern_data_source *source, const char *list) {
+    double *weights = must_alloc(NULL, source->n_paths, sizeof *weights);
+    source->weights = weights;
+    for (size_t i = 0; i < source->n_paths; i++) {
+        char *end;
+        weights[i] = strtod(list, &end);
+        if (end == list || *end != (i + 1 < source->n_paths ? ',' : 0)) return false;
+        list = end + 1;
+    }
+    return true;
+}
+
 static void print_notice_of_build(void *user, const char *sentence) {
     (void)user;
     end_progress();
@@ -109,6 +136,7 @@ static int build(const command *self, int argc, char **argv) {
     tern_error err = {0};
     const char *out = NULL;
     string_list held_out = {0};
+    const char *weights = NULL;
     float valid = -1, threshold = 0.8f;
     int dedup = 1, n_threads = 0, status, n;
     const option options[] = {
@@ -118,6 +146,8 @@ static int build(const command *self, int argc, char **argv) {
         {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)", 0, 1},
         {0, "held-out", OPTION_TEXTS, &held_out, "TEXT",
          "hold out all of this file or folder (then --valid is 0); may be repeated"},
+        {0, "weights", OPTION_TEXT, &weights, "W,W,...",
+         "how often each TEXT is taken, in their order: 0.5 a half of it, 2 twice (1)"},
         {0, "seed", OPTION_SEED, &desc.seed, "S", "of the choice (0)"},
         {0, "dedup", OPTION_CHOICE, &dedup, "none|exact|exact,near",
          "duplicates that are dropped (exact)"},
@@ -140,6 +170,10 @@ static int build(const command *self, int argc, char **argv) {
         return bad_usage("%s: texts, --tokenizer and -o are needed (usage: tern %s %s)", self->name,
                          self->name, self->usage);
     desc.source.n_paths = (size_t)n;
+    if (weights && !take_weights(&desc.source, weights))
+        return bad_usage("%s: --weights '%s': expected a number above 0 for each of the %d texts",
+                         self->name, weights, n);
+    desc.shares = must_alloc(NULL, (size_t)n, sizeof *desc.shares);
     desc.source.held_out = held_out.items;
     desc.source.n_held_out = (size_t)held_out.n;
     desc.valid = valid >= 0 ? valid : held_out.n ? 0 : 0.01;
@@ -160,6 +194,7 @@ static int build(const command *self, int argc, char **argv) {
         uint64_t n_all = s.train.n_tokens + s.valid.n_tokens;
         print_split("train", &s.train, n_all);
         print_split("valid", &s.valid, n_all);
+        if (n > 1 || weights) print_shares(&desc, &s);
     }
     return finish(done, &err);
 }

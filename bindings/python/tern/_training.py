@@ -157,13 +157,13 @@ def data_tokenizer(texts: Paths, out: Path, *, vocab: int = 0, special: Iterable
 def data_build(texts: Paths, folder: Path, *, tokenizer: Path, valid: float = 0.01, held_out: Paths = (), seed: int = 0,
                dedup: Literal["none", "exact", "exact,near"] = "exact", threshold: float = 0, memory: int = 0,
                shard_tokens: int = 0, end: Optional[str] = None, licence: Optional[str] = None,
-               separator: Optional[str] = None, field: Optional[str] = None, threads: int = 0,
+               separator: Optional[str] = None, field: Optional[str] = None, weights: Iterable[float] = (), threads: int = 0,
                on_notice: Optional[Callable[[str], None]] = None,
                on_progress: Optional[OnProgress] = None) -> Tuple[int, int]:
     """Tokenizes texts to shards in a folder; returns how many tokens are for training and held out (docs/data.md).
 
     tokenizer: a tokenizer.json, a folder with one, or a model. valid: share of the documents to hold out;
-    held_out: texts to hold out. dedup: which duplicates are dropped, near ones from a likeness of threshold (0.8).
+    held_out: texts to hold out. weights: how often each of texts is taken, 0.5: a half of it. dedup: which duplicates are dropped, near ones from a likeness of threshold (0.8).
     """
     if dedup not in ("none", "exact", "exact,near"):
         refuse('dedup is one of none, exact, exact,near, not %r' % (dedup,))
@@ -171,6 +171,11 @@ def data_build(texts: Paths, folder: Path, *, tokenizer: Path, valid: float = 0.
     desc = c.tern_data_build_desc(
         source=_source(texts, separator, field, held_out), on_progress=callbacks.progress(on_progress),
         keep_exact=dedup == "none", drop_near=dedup == "exact,near")
+    shares = [real("a weight", weight) for weight in weights]
+    if shares and len(shares) != desc.source.n_paths:
+        refuse("there are %d weights for %d texts" % (len(shares), desc.source.n_paths))
+    if shares:
+        desc.source.weights = (ctypes.c_double * len(shares))(*shares)
     _set(desc, dict(tokenizer=tokenizer, valid=valid, seed=seed, threshold=threshold, memory=memory,
                     shard_tokens=shard_tokens, end=end, licence=licence, threads=threads))
     if on_notice is not None:

@@ -181,6 +181,11 @@ class Tools(unittest.TestCase):
         self.assertLessEqual(n, 300)
         counts = tern.data_build([self.path("text")], self.path("shards"), tokenizer=self.path("tokenizer.json"), valid=0.1)
         self.assertTrue(all(counts))
+        twice = tern.data_build([self.path("text")], self.path("twice"), tokenizer=self.path("tokenizer.json"), valid=0.1,
+                                weights=[2])
+        self.assertEqual(twice, (2 * counts[0], counts[1]))
+        with self.assertRaises(tern.TernError):
+            tern.data_build([self.path("text")], self.path("twice"), tokenizer=self.path("tokenizer.json"), weights=[1, 2])
         shape = dict(layers=1, embd=32, heads=2, kv_heads=1, ff=32, seq_len=16, batch_tokens=32, threads=1, log_every=1)
         seen = []
         path = tern.train(self.path("shards"), self.path("whole"), steps=4, seed=3, on_event=seen.append, **shape)

@@ -128,6 +128,8 @@ typedef struct tern_document_source {
     uint32_t crc32;    // of these
     bool is_undivided; // text, without a separator
     bool is_held_out;
+    size_t of_path; // of tern_data_source.paths
+    double weight;  // of that
 } tern_document_source;
 
 typedef struct tern_documents tern_documents;
@@ -137,6 +139,9 @@ tern_status tern_documents_open(tern_documents **out, const tern_data_source *so
 void tern_documents_close(tern_documents *d);
 // The next document that is not empty; *more = false: there is none.
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more, tern_error *err);
+// Begins again with those files whose weight is above this. A file that is another one now fails at
+// its end.
+void tern_documents_rewind(tern_documents *d, double weight);
 // The object that the last document came from; NULL: its file is text. Valid until the next call.
 const tern_json_doc *tern_documents_json(const tern_documents *d);
 // Fails with a message about that line, or about an earlier one.
@@ -164,5 +169,21 @@ void tern_dedup_close(tern_dedup *d);
 tern_status tern_dedup_check(tern_dedup *d, const tern_sketch *sketch, tern_verdict *verdict,
                              tern_error *err);
 uint64_t tern_dedup_n_forgotten(const tern_dedup *d); // documents that are no longer remembered
+
+// ---- What a folder was made of (data_manifest.c) -----------------------------------------------
+
+typedef struct tern_source_count {
+    uint64_t n_read, n_kept, n_train_documents, n_train_tokens; // kept: once, in either split
+    uint64_t first, n_again; // of builder.taken, for a source that is read again; so far
+} tern_source_count;
+typedef struct tern_data_manifest {
+    const tern_data_build_desc *desc;
+    const tern_data_build_stats *stats;
+    const tern_shard_desc *shard;
+    const tern_documents *documents;
+    const tern_source_count *counts; // [n_sources]
+    const char *shards;              // their descriptions, as JSON
+} tern_data_manifest;
+tern_status tern_data_put_manifest(tern_out_set *set, const tern_data_manifest *m, tern_error *err);
 
 #endif

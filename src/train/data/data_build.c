@@ -4,6 +4,7 @@
 // in order by one thread. So the result does not depend on the threads, and a document is compared
 // with all earlier ones, in either split. Its split depends on its words and the seed alone: adding
 // documents later moves none.
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct job { // a document of the batch
     bool is_chat;
     size_t request, n_request, left_out, n_left_out; // of builder.texts, builder.left_out
     tern_token_spans spans;                          // of ids, not scored
+    uint64_t taken;                                  // index, UINT64_MAX: it is not read again
     tern_sketch sketch;
     tern_ids ids;
 } job;
@@ -38,10 +40,6 @@ typedef struct split {
     tern_shard_writer *writer; // NULL: the next document begins a shard
     tern_data_split *stats;
 } split;
-
-typedef struct source_count {
-    uint64_t n_read, n_kept;
-} source_count;
 
 typedef struct builder {
     const char *folder;
@@ -67,8 +65,11 @@ typedef struct builder {
     tern_strbuf texts;
     atomic_size_t next_job;
     split train, valid;
-    source_count *counts; // [n_sources]
-    tern_strbuf shards;   // of the manifest
+    tern_source_count *counts; // [n_sources]
+    int pass;                  // over the sources; from 1 on only those with a greater weight
+    uint8_t *taken; // 1: a document is in the training text, of those that are read again
+    size_t n_taken, taken_capacity;
+    tern_strbuf shards; // of the manifest
     tern_error *err;
 } builder;
 
@@ -122,11 +123,23 @@ static tern_status begin_shard(builder *b, split *s) {
     return status;
 }
 
+// A number in [0, 1) that depends on a document's words: 53 bits of a hash.
+static double chance(const builder *b, const job *j, uint64_t key) {
+    uint64_t hash = tern_mix64(j->sketch.exact ^ tern_mix64(b->desc->seed + key));
+    return (double)(hash >> 11) * 0x1p-53;
+}
+
+// A weight of 2.25: twice, and a quarter of the documents once more.
+static bool is_drawn(const builder *b, const job *j) {
+    double weight = tern_documents_source(b->documents, j->place.source)->weight;
+    return chance(b, j, (uint64_t)b->pass + 2) < weight - b->pass;
+}
+
 static tern_status write_document(builder *b, const job *j) {
-    // 53 bits of a hash as a number in [0, 1).
-    double place = (double)(tern_mix64(j->sketch.exact ^ tern_mix64(b->desc->seed + 1)) >> 11);
+    tern_source_count *count = &b->counts[j->place.source];
     bool is_held_out = tern_documents_source(b->documents, j->place.source)->is_held_out;
-    split *s = is_held_out || place * 0x1p-53 < b->desc->valid ? &b->valid : &b->train;
+    bool held_out = is_held_out || chance(b, j, 1) < b->desc->valid;
+    split *s = held_out ? &b->valid : &b->train;
     uint64_t n_most = b->desc->shard_tokens ? b->desc->shard_tokens : (uint64_t)1 << 26;
     if (s->writer && tern_shard_writer_n_tokens(s->writer) + j->ids.n > n_most)
         TERN_TRY(end_shard(b, s));
@@ -134,7 +147,10 @@ static tern_status write_document(builder *b, const job *j) {
     s->stats->n_documents++;
     s->stats->n_tokens += j->ids.n;
     s->stats->n_bytes += j->n_text;
-    b->counts[j->place.source].n_kept++;
+    count->n_kept += b->pass == 0;
+    count->n_train_documents += !held_out;
+    count->n_train_tokens += held_out ? 0 : j->ids.n;
+    if (!b->pass && j->taken < UINT64_MAX) b->taken[j->taken] = !held_out;
     TERN_TRY(tern_shard_write(s->writer, j->ids.ids, j->ids.n, b->err));
     for (size_t i = 0; i < j->spans.n; i++) {
         tern_token_span span = j->spans.list[i];
@@ -172,7 +188,7 @@ static tern_status note_left_out(builder *b, job *j, const tern_data_chat *chat)
         return tern_fail_memory(b->err, chat->n_left_out * sizeof *b->left_out);
     memcpy(b->left_out + b->n_left_out, chat->left_out, chat->n_left_out * sizeof *b->left_out);
     b->n_left_out += chat->n_left_out;
-    b->stats->n_left_out += chat->n_left_out;
+    if (!b->pass) b->stats->n_left_out += chat->n_left_out;
     if (b->knows_assistant) return TERN_OK;
     b->knows_assistant = true;
     tern_error why = {0};
@@ -183,14 +199,38 @@ static tern_status note_left_out(builder *b, job *j, const tern_data_chat *chat)
     return why.status == TERN_ERR_MEMORY ? why.status : TERN_OK;
 }
 
+// Remembers for each document whether it is in the training text, or looks that up.
+static tern_status look_up_taken(builder *b, const tern_document *document, uint64_t *index,
+                                 bool *wanted) {
+    tern_source_count *count = &b->counts[document->place.source];
+    *index = UINT64_MAX;
+    *wanted = true;
+    if (b->pass) {
+        *wanted = count->n_again < count->n_read && b->taken[count->first + count->n_again++];
+        return TERN_OK;
+    }
+    if (tern_documents_source(b->documents, document->place.source)->weight <= 1) return TERN_OK;
+    if (tern_array_reserve(TERN_MEM_MISC, &b->taken, &b->taken_capacity, b->n_taken, 1) != 0)
+        return tern_fail_memory(b->err, b->n_taken * 2);
+    if (count->n_read == 0) count->first = b->n_taken;
+    *index = b->n_taken;
+    b->taken[b->n_taken++] = 0;
+    return TERN_OK;
+}
+
 static tern_status read_job(builder *b, const tern_document *document) {
+    uint64_t taken;
+    bool wanted;
+    TERN_TRY(look_up_taken(b, document, &taken, &wanted));
+    if (!wanted) return TERN_OK;
     job *j = &b->jobs[b->n_jobs];
     j->at = b->texts.len;
     j->n_text = document->text.len;
     j->place = document->place;
     j->n_left_out = j->spans.n = 0;
+    j->taken = taken;
     j->is_chat = document->chat != NULL;
-    b->stats->n_of_shape[j->is_chat ? document->chat->shape : TERN_SHAPE_TEXT]++;
+    if (!b->pass) b->stats->n_of_shape[j->is_chat ? document->chat->shape : TERN_SHAPE_TEXT]++;
     if (!j->is_chat) {
         tern_strbuf_append(&b->texts, document->text.ptr, document->text.len);
     } else {
@@ -200,8 +240,8 @@ static tern_status read_job(builder *b, const tern_document *document) {
     j->n = b->texts.len - j->at;
     if (j->is_chat) TERN_TRY(note_left_out(b, j, document->chat));
     if (b->texts.failed) return tern_fail_memory(b->err, b->texts.len);
-    b->counts[j->place.source].n_read++;
-    b->stats->n_read++;
+    b->counts[j->place.source].n_read += !b->pass;
+    b->stats->n_read += !b->pass;
     b->n_jobs++;
     return TERN_OK;
 }
@@ -285,8 +325,12 @@ static tern_status write_batch(builder *b) {
         return b->errors[i].status;
     }
     for (size_t i = 0; i < b->n_jobs; i++) {
-        tern_verdict verdict;
-        TERN_TRY(tern_dedup_check(b->dedup, &b->jobs[i].sketch, &verdict, b->err));
+        tern_verdict verdict = TERN_UNIQUE;
+        if (!is_drawn(b, &b->jobs[i])) {
+            b->stats->n_not_drawn += !b->pass;
+            continue;
+        }
+        if (!b->pass) TERN_TRY(tern_dedup_check(b->dedup, &b->jobs[i].sketch, &verdict, b->err));
         b->stats->n_same += verdict == TERN_SAME;
         b->stats->n_near += verdict == TERN_NEAR;
         if (verdict == TERN_UNIQUE) TERN_TRY(write_document(b, &b->jobs[i]));
@@ -294,84 +338,60 @@ static tern_status write_batch(builder *b) {
     return TERN_OK;
 }
 
-static tern_status build(builder *b) {
+static int n_passes(const builder *b) {
+    double most = 1;
+    for (size_t i = 0; i < tern_documents_n_sources(b->documents); i++)
+        most = fmax(most, tern_documents_source(b->documents, i)->weight);
+    return (int)ceil(most);
+}
+
+static tern_status read_all(builder *b, int passes) {
     const tern_data_build_desc *d = b->desc;
     for (bool more = true; more;) {
         TERN_TRY(read_batch(b, &more));
         atomic_store(&b->next_job, 0);
         tern_team_run(b->team, do_jobs, b);
         TERN_TRY(write_batch(b));
-        if (!tern_progress(d->on_progress, d->user, "build",
-                           more ? tern_documents_fraction(b->documents) : 1))
+        double done = more ? tern_documents_fraction(b->documents) : 1;
+        if (!tern_progress(d->on_progress, d->user, "build", (b->pass + done) / passes))
             return tern_fail(b->err, TERN_ERR_CANCELLED, "the build was cancelled");
+    }
+    return TERN_OK;
+}
+
+// Sources with weights above 1 are read again rather than written twice at once: windows of a shard
+// are learnt together, and what is learnt twice should lie apart.
+static tern_status build(builder *b) {
+    int passes = n_passes(b);
+    for (b->pass = 0; b->pass < passes; b->pass++) {
+        if (b->pass) tern_documents_rewind(b->documents, b->pass);
+        for (size_t i = 0; i < tern_documents_n_sources(b->documents); i++)
+            b->counts[i].n_again = 0;
+        TERN_TRY(read_all(b, passes));
     }
     TERN_TRY(end_shard(b, &b->train));
     return end_shard(b, &b->valid);
 }
 
-// ---- The manifest -------------------------------------------------------------------------------
-
-static void put_split(tern_strbuf *out, const split *s) {
-    tern_strbuf_printf(out,
-                       "  \"%s\": {\"documents\": %llu, \"tokens\": %llu, \"unscored\": %llu, "
-                       "\"text_bytes\": %llu, \"shards\": %d},\n",
-                       s->name, (unsigned long long)s->stats->n_documents,
-                       (unsigned long long)s->stats->n_tokens,
-                       (unsigned long long)s->stats->n_unscored,
-                       (unsigned long long)s->stats->n_bytes, s->stats->n_shards);
-}
-
-static void put_settings(tern_strbuf *out, const builder *b) {
-    const tern_data_build_desc *d = b->desc;
-    tern_strbuf_puts(out, "{\n  \"format\": \"tern shards\",\n  \"version\": 1,\n  \"licence\": ");
-    if (d->licence)
-        tern_strbuf_json(out, d->licence, strlen(d->licence));
-    else
-        tern_strbuf_puts(out, "null");
-    tern_strbuf_puts(out, ",\n  \"tokenizer\": {\"file\": ");
-    tern_strbuf_json(out, d->tokenizer, strlen(d->tokenizer));
-    tern_strbuf_printf(out, ", \"hash\": \"%016llx\", \"vocabulary\": %u, \"end\": %d},\n",
-                       (unsigned long long)b->shard.tokenizer_hash, b->shard.n_vocab,
-                       b->shard.end_id);
-    tern_strbuf_printf(out, "  \"held_out\": %.6g,\n  \"seed\": %llu,\n", d->valid,
-                       (unsigned long long)d->seed);
-    tern_strbuf_printf(out, "  \"dropped\": {\"same\": %s, \"near\": %s, \"threshold\": %.6g},\n",
-                       !d->keep_exact || d->drop_near ? "true" : "false",
-                       d->drop_near ? "true" : "false", d->threshold ? d->threshold : 0.8);
-}
-
 static tern_status write_manifest(builder *b) {
-    tern_strbuf out = {0};
-    const tern_data_build_stats *stats = b->stats;
-    put_settings(&out, b);
-    tern_strbuf_printf(&out,
-                       "  \"documents\": {\"read\": %llu, \"same\": %llu, \"near\": %llu},\n"
-                       "  \"shapes\": {",
-                       (unsigned long long)stats->n_read, (unsigned long long)stats->n_same,
-                       (unsigned long long)stats->n_near);
-    for (int i = 0; i < TERN_SHAPE_COUNT; i++)
-        tern_strbuf_printf(&out, "%s\"%s\": %llu", i ? ", " : "",
-                           tern_data_shape_name((tern_data_shape)i),
-                           (unsigned long long)stats->n_of_shape[i]);
-    tern_strbuf_puts(&out, "},\n");
-    put_split(&out, &b->train);
-    put_split(&out, &b->valid);
-    tern_strbuf_puts(&out, "  \"sources\": [");
-    for (size_t i = 0; i < tern_documents_n_sources(b->documents); i++) {
+    const tern_data_manifest m = {.desc = b->desc,
+                                  .stats = b->stats,
+                                  .shard = &b->shard,
+                                  .documents = b->documents,
+                                  .counts = b->counts,
+                                  .shards = tern_strbuf_text(&b->shards)};
+    return tern_data_put_manifest(&b->out, &m, b->err);
+}
+
+static void tell_shares(const builder *b) {
+    tern_data_share *shares = b->desc->shares;
+    for (size_t i = 0; shares && i < b->desc->source.n_paths; i++) shares[i] = (tern_data_share){0};
+    for (size_t i = 0; shares && i < tern_documents_n_sources(b->documents); i++) {
         const tern_document_source *s = tern_documents_source(b->documents, i);
-        tern_strbuf_puts(&out, i ? ",\n    {\"file\": " : "\n    {\"file\": ");
-        tern_strbuf_json(&out, s->path, strlen(s->path));
-        tern_strbuf_printf(
-            &out, ", \"bytes\": %llu, \"crc32\": \"%08x\", \"documents\": %llu, \"kept\": %llu}",
-            (unsigned long long)s->n_bytes, s->crc32, (unsigned long long)b->counts[i].n_read,
-            (unsigned long long)b->counts[i].n_kept);
+        if (s->is_held_out) continue;
+        shares[s->of_path].n_documents += b->counts[i].n_train_documents;
+        shares[s->of_path].n_tokens += b->counts[i].n_train_tokens;
     }
-    tern_strbuf_printf(&out, "\n  ],\n  \"shards\": [%s\n  ]\n}\n", tern_strbuf_text(&b->shards));
-    tern_status status = out.failed
-                             ? tern_fail_memory(b->err, out.len)
-                             : tern_out_put(&b->out, "manifest.json", out.ptr, out.len, b->err);
-    tern_strbuf_free(&out);
-    return status;
 }
 
 // ---- What may not be meant ----------------------------------------------------------------------
@@ -483,6 +503,7 @@ static void close_builder(builder *b) {
     tern_free(b->errors);
     tern_free(b->jobs);
     tern_free(b->counts);
+    tern_free(b->taken);
     tern_strbuf_free(&b->texts);
     tern_strbuf_free(&b->shards);
     if (b->team) tern_team_close(b->team);
@@ -527,6 +548,11 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "building needs texts, a tokenizer, a folder and "
                          "a held-out part between 0 and 1");
+    for (size_t i = 0; desc->source.weights && i < desc->source.n_paths; i++)
+        if (!(desc->source.weights[i] > 0 && desc->source.weights[i] <= 100))
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "%s: a weight of %g: expected one above 0, at most 100",
+                             desc->source.paths[i], desc->source.weights[i]);
     builder b = {.folder = folder,
                  .desc = desc,
                  .stats = stats,
@@ -541,6 +567,7 @@ tern_status tern_data_build(const char *folder, const tern_data_build_desc *desc
     if (status == TERN_OK) status = remove_old(&b);
     if (status == TERN_OK) status = tern_out_commit(&b.out, "manifest.json", err);
     if (status == TERN_OK) notice(&b);
+    if (status == TERN_OK) tell_shares(&b);
     close_builder(&b);
     stats->seconds = tern_seconds() - start;
     return status;

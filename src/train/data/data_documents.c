@@ -20,6 +20,7 @@
 struct tern_documents {
     tern_document_source *sources;
     size_t n_sources, sources_capacity, at; // at: the current source
+    tern_document_source adding;            // but for its path
     char *separator, *field;
     tern_strbuf crlf;          // the separator in a file whose lines end so
     tern_pieces *pieces;       // of sources[at], NULL: not open
@@ -27,6 +28,8 @@ struct tern_documents {
     bool is_json;
     tern_json_doc json;  // of the line that was returned last
     tern_str rest;       // of a text in it that is longer than a document
+    double above;        // the weight of files that are not read
+    bool is_again;       // they were read before
     bool names_field;    // the caller does: it is looked for first
     tern_data_chat chat; // that line's, if it is one
 };
@@ -44,12 +47,14 @@ static bool is_json_name(const char *name) {
 }
 static bool is_text_name(const char *name) { return tern_str_ends(without_gz(name), ".txt"); }
 
+// In the list, with the weight of the path that is being looked at.
 static tern_status add_file(tern_documents *d, const char *path, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_FILE, &d->sources, &d->sources_capacity, d->n_sources, 1) != 0)
         return tern_fail_memory(err, d->n_sources * sizeof *d->sources);
     char *copy = tern_strdup(TERN_MEM_FILE, path);
     if (!copy) return tern_fail_memory(err, strlen(path) + 1);
-    d->sources[d->n_sources++] = (tern_document_source){.path = copy};
+    d->sources[d->n_sources] = d->adding;
+    d->sources[d->n_sources++].path = copy;
     return TERN_OK;
 }
 
@@ -92,11 +97,14 @@ static tern_status open_documents(tern_documents *d, const tern_data_source *sou
     if (!d->separator || !d->field) return tern_fail_memory(err, strlen(separator));
     spell_with_crlf(d);
     if (d->crlf.failed) return tern_fail_memory(err, strlen(separator));
-    for (size_t i = 0; i < source->n_paths; i++) TERN_TRY(add_path(d, source->paths[i], 0, err));
-    size_t n = d->n_sources;
+    for (size_t i = 0; i < source->n_paths; i++) {
+        d->adding.of_path = i;
+        d->adding.weight = source->weights ? source->weights[i] : 1;
+        TERN_TRY(add_path(d, source->paths[i], 0, err));
+    }
+    d->adding = (tern_document_source){.weight = 1, .is_held_out = true};
     for (size_t i = 0; i < source->n_held_out; i++)
         TERN_TRY(add_path(d, source->held_out[i], 0, err));
-    for (; n < d->n_sources; n++) d->sources[n].is_held_out = true;
     if (d->n_sources == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "%s: no files to read (.txt, .jsonl, .json, also with .gz)",
@@ -214,14 +222,17 @@ static tern_status open_source(tern_documents *d, tern_error *err) {
     return tern_pieces_open(&d->pieces, &desc, err);
 }
 
-static void close_source(tern_documents *d) {
+static tern_status close_source(tern_documents *d, tern_error *err) {
     tern_document_source *source = &d->sources[d->at++];
     const tern_pieces_info *info = tern_pieces_get_info(d->pieces);
+    bool same = source->n_bytes == info->n_bytes && source->crc32 == info->crc32;
     source->n_bytes = info->n_bytes;
     source->crc32 = info->crc32;
     source->is_undivided = info->is_undivided;
     tern_pieces_close(d->pieces);
     d->pieces = NULL;
+    if (same || !d->is_again) return TERN_OK;
+    return tern_fail(err, TERN_ERR_IO, "%s: was changed while it was read", source->path);
 }
 
 static tern_status read_piece(tern_documents *d, tern_str piece, tern_document *out,
@@ -234,6 +245,15 @@ static tern_status read_piece(tern_documents *d, tern_str piece, tern_document *
     return TERN_OK;
 }
 
+void tern_documents_rewind(tern_documents *d, double weight) {
+    tern_pieces_close(d->pieces);
+    d->pieces = NULL;
+    d->rest = (tern_str){0};
+    d->at = 0;
+    d->above = weight;
+    d->is_again = true;
+}
+
 tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *more,
                                 tern_error *err) {
     for (*more = true; d->at < d->n_sources;) {
@@ -244,10 +264,14 @@ tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *mor
             if (out->text.len) return TERN_OK;
             continue;
         }
+        if (d->sources[d->at].weight <= d->above) {
+            d->at++;
+            continue;
+        }
         if (!d->pieces) TERN_TRY(open_source(d, err));
         TERN_TRY(tern_pieces_next(d->pieces, &piece, more, err));
         if (!*more) {
-            close_source(d);
+            TERN_TRY(close_source(d, err));
             continue;
         }
         TERN_TRY(read_piece(d, piece, out, err));

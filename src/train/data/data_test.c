@@ -602,7 +602,9 @@ TEST(data_holds_out_whole_files) {
 
 TEST(data_gives_back_all_memory_when_it_fails) {
     static const char text[] = "one two<|endoftext|>three four five six seven<|endoftext|>three";
-    static const char chat[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"w1\"}]}\n";
+    static const char chat[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"w1\", "
+                               "\"weight\": 0}]}\n";
+    static const double weights[] = {1, 2};
     kept texts = keep("few.txt"), chats = keep("few.jsonl"), tok = keep("few");
     const char *paths[2] = {texts.path, chats.path};
     tern_error err = {0};
@@ -615,10 +617,11 @@ TEST(data_gives_back_all_memory_when_it_fails) {
             tern_status status;
             tern_data_tokenizer_desc learn = {.source = {.paths = paths, .n_paths = 2},
                                               .n_vocab = 262};
-            tern_data_build_desc desc = {.source = {.paths = paths, .n_paths = 2},
-                                         .tokenizer = tok.path,
-                                         .drop_near = true,
-                                         .n_threads = 1};
+            tern_data_build_desc desc = {
+                .source = {.paths = paths, .n_paths = 2, .weights = weights},
+                .tokenizer = tok.path,
+                .drop_near = true,
+                .n_threads = 1};
             tern_mem_fail_at(n);
             if (what == 0)
                 status = tern_data_tokenizer(test_tmp("few/"), &learn, NULL, &err);
