@@ -5,8 +5,7 @@
 #include "base/alloc.h"
 #include "base/dtype/half.h"
 #include "kernels/cpu/check_random.h"
-#include "kernels/cpu/check_table.h"
-#include "kernels/cpu/grouped/grouped_kernels.h"
+#include "kernels/cpu/grouped/grouped_check.h"
 #include "kernels/cpu/kernels.h"
 #include "tests/support/harness.h"
 
@@ -184,23 +183,10 @@ TEST(grouped_blocks_are_as_documented) {
 
 // ---- Each kernel of the table ------------------------------------------------------------------
 
-static void broken_multiply(const tern_grouped_matrix *w, const tern_grouped_rows *x, void *scratch,
-                            const tern_product *to) {
-    tern_grouped_kernels_scalar.multiply(w, x, scratch, to);
-    to->out[to->last - 1] += 1;
-}
-
-#define KERNELS(ROW) ROW(multiply)
-KERNELS_ARE_ALL(tern_grouped_kernels, multiply, 0, KERNELS);
-
 static void check_kernels(const tern_grouped_kernels *k) {
     problem p = problem_new(192, 64, 2, 71, 5, false);
     check(k, &p, 0, 71);
     problem_free(&p);
 }
 
-TEST(grouped_kernels_that_are_broken_are_found) {
-    tern_grouped_kernels table;
-#define ROW(kernel) MUST_FIND(table, &tern_grouped_kernels_scalar, kernel, check_kernels);
-    KERNELS(ROW)
-}
+TEST(grouped_kernels_that_are_broken_are_found) { find_each_broken(check_kernels); }
