@@ -147,12 +147,14 @@ void hub_blob_drop(hub_blob *b) {
 
 // ---- Models of blobs ---------------------------------------------------------------------------
 
-static tern_status check_files(const hub_blob_file *files, size_t n, bool *is_folder,
-                               tern_error *err) {
-    *is_folder = n != 1 || !hub_ends((tern_str){files[0].name, strlen(files[0].name)}, ".gguf");
-    for (size_t i = 0; i < n && *is_folder; i++) {
+static bool is_gguf(const hub_blob_file *file) {
+    return hub_ends((tern_str){file->name, strlen(file->name)}, ".gguf");
+}
+
+static tern_status check_folder(const hub_blob_file *files, size_t n, tern_error *err) {
+    for (size_t i = 0; i < n; i++) {
         const char *name = files[i].name;
-        if (hub_ends((tern_str){name, strlen(name)}, ".gguf"))
+        if (is_gguf(&files[i]))
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
                              "a GGUF file among others: a model is one of them, or a folder");
         if (*name == '.' || strchr(name, '/') || strchr(name, '\\') || !hub_is_folder_file(name))
@@ -197,11 +199,10 @@ static tern_status make_parents(const char *folder, const char *name, tern_error
     return status;
 }
 
-// staging: FOLDER/.blobs/.new-NUMBER; to: the model's path.
+// staging: FOLDER/.blobs/.new-NUMBER; to: the model's path, of a folder or of its one file.
 static tern_status install(const char *folder, const char *staging, const char *to,
-                           const hub_install *m, tern_error *err) {
-    bool is_folder;
-    TERN_TRY(check_files(m->files, m->n_files, &is_folder, err));
+                           const hub_install *m, bool is_folder, tern_error *err) {
+    if (is_folder) TERN_TRY(check_folder(m->files, m->n_files, err));
     if (tern_path_look(to) != TERN_PATH_NONE)
         return tern_fail(err, TERN_ERR_ARGUMENT, "there is a model '%s'", m->name);
     if (!tern_folder_create(staging, false))
@@ -222,16 +223,16 @@ static tern_status install(const char *folder, const char *staging, const char *
 
 tern_status hub_install_blobs(const char *folder, const hub_install *m, tern_error *err) {
     tern_strbuf staging = {0}, to = {0};
-    const bool is_gguf = m->n_files == 1 &&
-                         hub_ends((tern_str){m->files[0].name, strlen(m->files[0].name)}, ".gguf");
-    const hub_blob_file one = {"model.gguf", is_gguf ? m->files[0].digest : ""};
+    const bool is_folder = m->n_files != 1 || !is_gguf(m->files);
+    const hub_blob_file one = {"model.gguf", is_folder ? "" : m->files[0].digest};
     const hub_install gguf = {m->name, &one, 1}; // whatever the client calls it
     tern_strbuf_printf(&staging, "%s/" BLOBS "/.new-%016llx", folder,
                        (unsigned long long)tern_random_seed());
-    tern_strbuf_printf(&to, "%s/%s%s", folder, m->name, is_gguf ? ".gguf" : "");
-    tern_status status = staging.failed || to.failed
-                             ? tern_fail_memory(err, to.len)
-                             : install(folder, staging.ptr, to.ptr, is_gguf ? &gguf : m, err);
+    tern_strbuf_printf(&to, "%s/%s%s", folder, m->name, is_folder ? "" : ".gguf");
+    tern_status status =
+        staging.failed || to.failed
+            ? tern_fail_memory(err, to.len)
+            : install(folder, staging.ptr, to.ptr, is_folder ? m : &gguf, is_folder, err);
     tern_strbuf_free(&staging);
     tern_strbuf_free(&to);
     return status;
