@@ -18,10 +18,12 @@ typedef struct parser {
     char *write; // next free byte of doc->unescaped
     size_t text_bytes;
     uint32_t line;
+    bool is_part; // messages do not name the line
     tern_error *err;
 } parser;
 
 static tern_status fail(parser *p, const char *what) {
+    if (p->is_part) return tern_fail(p->err, TERN_ERR_FORMAT, "not JSON: %s", what);
     return tern_fail(p->err, TERN_ERR_FORMAT, "line %u: not JSON: %s", p->line, what);
 }
 
@@ -242,7 +244,8 @@ static tern_status parse_value(parser *p, int depth) {
     }
 }
 
-tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern_error *err) {
+static tern_status parse(tern_json_doc *doc, const char *text, size_t n, bool is_part,
+                         tern_error *err) {
     *doc = (tern_json_doc){0};
     if (tern_utf8_mark(text, n)) {
         text += 3;
@@ -254,6 +257,7 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
                 .doc = doc,
                 .text_bytes = n,
                 .line = 1,
+                .is_part = is_part,
                 .err = err};
     skip_space(&p);
     tern_status status = parse_value(&p, 0);
@@ -261,6 +265,14 @@ tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern
     if (status == TERN_OK && p.at != p.end) status = fail(&p, "text after the end of the value");
     if (status != TERN_OK) tern_json_free(doc);
     return status;
+}
+
+tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern_error *err) {
+    return parse(doc, text, n, false, err);
+}
+
+tern_status tern_json_parse_part(tern_json_doc *doc, const char *text, size_t n, tern_error *err) {
+    return parse(doc, text, n, true, err);
 }
 
 // ---- An index of the root's members ------------------------------------------------------------

@@ -50,6 +50,9 @@ typedef struct tern_json_doc {
 
 // Parses text[0..n); text must outlive the document. Messages say line and reason.
 tern_status tern_json_parse(tern_json_doc *doc, const char *text, size_t n, tern_error *err);
+// The same for a part of a file, such as a line: messages say the reason alone, as the caller knows
+// the place.
+tern_status tern_json_parse_part(tern_json_doc *doc, const char *text, size_t n, tern_error *err);
 void tern_json_free(tern_json_doc *doc);
 // Reduces the document to one of its values.
 void tern_json_keep(tern_json_doc *doc, const tern_json *value);

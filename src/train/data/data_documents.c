@@ -191,11 +191,8 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
                              tern_error *err) {
     tern_error inner = {0};
     tern_json_free(&d->json);
-    tern_status status = tern_json_parse(&d->json, line.ptr, line.len, &inner);
-    if (status == TERN_ERR_FORMAT) { // which names the only line that it has seen
-        const char *why = strstr(inner.message, "not JSON");
-        return tern_documents_fail(d, why ? why : inner.message, err);
-    }
+    tern_status status = tern_json_parse_part(&d->json, line.ptr, line.len, &inner);
+    if (status == TERN_ERR_FORMAT) return tern_documents_fail(d, inner.message, err);
     if (status != TERN_OK) return tern_fail(err, status, "%s", inner.message);
     if (d->names_field && take_text(d, out)) return TERN_OK;
     const char *wrong;
