@@ -80,10 +80,12 @@ static tern_status read_loras(opening *o, const tern_json *array, tern_error *er
     for (const tern_json *item = tern_json_first(&o->args.doc, array); item;
          item = tern_json_next(&o->args.doc, array, item)) {
         tern_lora *lora = &o->loras[o->desc.n_loras++];
+        lora->scale = 1;
         const web_field fields[] = {{"path", WEB_STRING, &lora->path, 0, 0, NULL},
                                     {"scale", WEB_NUMBER, &lora->scale, -1e6, 1e6, NULL}};
         TERN_TRY(web_args_object(&o->args, "loras", item, fields, 2, err));
         if (!lora->path) return tern_fail(err, TERN_ERR_ARGUMENT, "loras: \"path\" is missing");
+        lora->off = lora->scale == 0; // to the library 0 is 1
     }
     o->desc.loras = o->loras;
     return TERN_OK;
@@ -107,6 +109,7 @@ static tern_status opening_read(opening *o, size_t n, tern_error *err) {
         {"pooling", WEB_CHOICE, &pooling, 0, 0, "auto mean last cls"},
         {"cpu_features", WEB_STRING, &o->desc.cpu_features, 0, 0, NULL},
         {"loras", WEB_ARRAY, &loras, 0, 0, NULL},
+        {"loras_by_session", WEB_BOOL, &o->desc.loras_by_session, 0, 0, NULL},
         {"webgpu_group", WEB_INT, &o->webgpu.group, -1, 1 << 20, NULL},
         {"webgpu_matrix", WEB_BOOL, &matrix, 0, 0, NULL},
         {"webgpu_state", WEB_STRING, &o->webgpu.state_folder, 0, 0, NULL},

@@ -46,24 +46,45 @@ web_session *web_session_find(int32_t id, tern_error *err) {
     return NULL;
 }
 
+// to: [TERN_LORAS_MAX]
+static tern_status read_scales(const web_args *args, const tern_json *array, float *to,
+                               tern_session_desc *desc, tern_error *err) {
+    if (!array) return TERN_OK;
+    if (array->n > TERN_LORAS_MAX)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "session: more than %d \"lora_scales\"",
+                         TERN_LORAS_MAX);
+    for (const tern_json *item = tern_json_first(&args->doc, array); item;
+         item = tern_json_next(&args->doc, array, item)) {
+        if (!tern_json_is(item, TERN_JSON_NUMBER))
+            return tern_fail(err, TERN_ERR_ARGUMENT, "session: \"lora_scales\" must be numbers");
+        to[desc->n_lora_scales++] = (float)tern_json_number(item, 0);
+    }
+    desc->lora_scales = to;
+    return TERN_OK;
+}
+
 int32_t web_session_open(int32_t model, const char *json, uint32_t n) {
     tern_error err = {0};
     web_args args = {0};
     tern_session_desc desc = {0};
     int32_t kv = 0, context = 0;
+    const tern_json *scales = NULL;
+    float lora_scales[TERN_LORAS_MAX];
     const web_field fields[] = {
         {"context", WEB_INT, &context, 0, INT32_MAX, NULL},
         {"kv", WEB_CHOICE, &kv, 0, 0, "auto f32 f16 q8_0"},
         {"lookup", WEB_BOOL, &desc.speculation.lookup, 0, 0, NULL},
         {"online", WEB_BOOL, &desc.speculation.online, 0, 0, NULL},
         {"max_length", WEB_INT, &desc.speculation.max_length, 0, TERN_DRAFT_MAX, NULL},
+        {"lora_scales", WEB_ARRAY, &scales, 0, 0, NULL},
     };
     web_model *m = web_model_find(model, &err);
-    if (!m || web_args_read(&args, "session", json, n, fields, 5, &err) != TERN_OK) {
-        web_args_free(&args);
-        return web_fail(&err);
-    }
+    const bool read = m &&
+                      web_args_read(&args, "session", json, n, fields,
+                                    sizeof fields / sizeof *fields, &err) == TERN_OK &&
+                      read_scales(&args, scales, lora_scales, &desc, &err) == TERN_OK;
     web_args_free(&args);
+    if (!read) return web_fail(&err);
     web_gpu_enter(false);
     desc.kv_type = (tern_kv_type)kv;
     desc.n_context = context;
@@ -114,9 +135,17 @@ int32_t web_session_info(int32_t id) {
     tern_error err = {0};
     web_session *s = web_session_find(id, &err);
     if (!s) return web_fail(&err);
-    tern_strbuf_printf(web_result_begin(), "{\"n_context\":%d,\"kv\":\"%s\",\"n_tokens\":%zu}",
+    size_t n_scales = 0;
+    const float *scales = tern_session_lora_scales(s->session, &n_scales);
+    tern_strbuf *b = web_result_begin();
+    tern_strbuf_printf(b, "{\"n_context\":%d,\"kv\":\"%s\",\"n_tokens\":%zu,\"lora_scales\":[",
                        tern_session_n_context(s->session), kv[tern_session_kv_type(s->session)],
                        tern_session_n_tokens(s->session));
+    for (size_t i = 0; i < n_scales; i++) {
+        if (i) tern_strbuf_puts(b, ",");
+        tern_strbuf_json_float(b, scales[i]);
+    }
+    tern_strbuf_puts(b, "]}");
     return web_result_end();
 }
 

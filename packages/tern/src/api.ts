@@ -13,6 +13,9 @@ import type {
 // - in Node also the path of a file or a folder.
 export type ModelSource = string | URL | Blob | ArrayBuffer | Uint8Array | readonly File[];
 
+// A LoRA adapter: a GGUF file, or a PEFT folder.
+export interface Lora { source: ModelSource; scale?: number } // (1); 0: it is not applied
+
 export type Phase = 'resolve' | 'wait' | 'retry' | 'verify' | 'download' | 'read' | 'open' | (string & {});
 
 export interface Progress {
@@ -56,6 +59,8 @@ export interface LoadOptions extends EngineChoice,
   context?: number; // tokens of a conversation; omitted: the model's training context, at most 8192
   kv?: 'auto' | 'f32' | 'f16' | 'q8_0'; // storage type of keys and values
   speculate?: boolean | SpeculateOptions; // speculative decoding; the output is the same (false)
+  loras?: readonly Lora[]; // adapters, which all apply
+  lorasBySession?: boolean; // GenerateOptions.loraScales chooses among them
   sessions?: number; // conversations whose keys and values are kept (4)
   // Where a downloaded model is stored. true or omitted: OPFS; in Node, true: a folder, omitted:
   // not stored. false: only in memory.
@@ -124,6 +129,8 @@ export interface GenerateOptions extends FormOptions, SamplerParams {
   seed?: number; // an integer from 1; omitted: a different one each time
   stop?: string | string[]; // stop strings; they are not part of the answer
   ignoreEnd?: boolean; // continue after end tokens
+  // With lorasBySession: one for each adapter, 0: it is not applied. Omitted: those of LoadOptions.loras.
+  loraScales?: readonly number[];
   logprobs?: boolean;
   topLogprobs?: number; // 0 to 20, with logprobs
   onText?: (piece: string) => void; // called with whole characters as they are generated

@@ -1,6 +1,6 @@
 // The engine's side: answers the API's calls. One engine and one model.
 import type { ImageSource, Progress, TernInfo } from './api.js';
-import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, LogitsProcessor, OnLog, Transcriber, Model, ModelCalls, OpenOptions, Pixels, StartThread } from './engine/types.js';
+import type { Device, Engine, EngineOptions, GenerateInput, GenerateResult, LogitsProcessor, OnLog, Transcriber, Model, ModelCalls, OpenOptions, Pixels, Source, StartThread } from './engine/types.js';
 import { LOGITS } from './engine/module.js';
 import { TernError, plain, throwIfAborted } from './errors.js';
 import { Grammars, type GrammarLease } from './chat/grammars.js';
@@ -109,14 +109,19 @@ export class Host implements Handler {
     const opened = [await openSource(source, options, context)];
     try {
       if (options.codec) opened.push(await openSource(options.codec, options, context));
+      const adapters: Adapter[] = [];
+      for (const [i, { source: from, scale = 1 }] of (options.loras ?? []).entries()) {
+        opened.push(await openSource(from, options, context));
+        adapters.push(adapterOf(opened.at(-1)!, i, scale));
+      }
       const engine = await started;
       const more = { signal, onProgress: (phase: string, fraction: number) => progress.tell(phase, 0, 0, undefined, { fraction }) };
-      const device = options.device ?? (opened[1] && 'wasm'); // 50 steps a second of speech: a GPU would be waited for in each
-      const model = await engine.open(opened[0]!.sources, opened[0]!.path, {
-        ...pick(options, ['batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu']),
-        ...more, ...(device ? { device } : {}),
+      const device = options.device ?? (options.codec && 'wasm'); // 50 steps a second of speech: a GPU would be waited for in each
+      const model = await engine.open([...opened[0]!.sources, ...adapters.flatMap(({ sources }) => sources)], opened[0]!.path, {
+        ...pick(options, ['batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu', 'lorasBySession']),
+        ...more, ...(device ? { device } : {}), ...(adapters.length > 0 ? { loras: adapters.map(({ lora }) => lora) } : {}),
       } as OpenOptions);
-      const codec = opened[1] && await this.#openCodec(engine, model, opened[1], { ...more, device: codecDevice(options.device) });
+      const codec = options.codec ? await this.#openCodec(engine, model, opened[1]!, { ...more, device: codecDevice(options.device) }) : undefined;
       return await this.#take(engine, model, codec, opened, options, notes);
     } catch (error) {
       for (const { sources, release } of opened) {
@@ -180,7 +185,7 @@ export class Host implements Handler {
         ...(input.apart ? this.#apart(input, prompt.texts) : {}), grammar: lease?.grammar, logitsProcessor,
         onPrompt: tellsPrompt ? (fraction: number) => emit({ text: '', prompt: fraction }) : undefined,
       };
-      const result = await this.#answer(prompt.ids, { ids: prompt.ids, ...more }, params, emit, signal);
+      const result = await this.#answer(prompt.ids, { ids: prompt.ids, ...more }, params, emit, signal, input.loraScales);
       return { ...result, nDropped: result.nDropped + prompt.dropped };
     } finally {
       lease?.give();
@@ -203,12 +208,12 @@ export class Host implements Handler {
   }
 
   async #answer(ids: ArrayLike<number>, input: GenerateInput, params: Args<'generate'>['params'], emit: Emit<'generate'>,
-    signal: AbortSignal): Promise<GenerateResult> {
+    signal: AbortSignal, loraScales?: readonly number[]): Promise<GenerateResult> {
     const { sessions } = this.#open();
     let said = false;
     for (let tries = 0; ; tries++) {
       throwIfAborted(signal);
-      const lease = await sessions.take(ids, signal);
+      const lease = await sessions.take(ids, signal, loraScales);
       try {
         const result = await lease.session.generate(input, params, (text, logprobs, part) => {
           said = true;
@@ -274,6 +279,16 @@ export class Host implements Handler {
     await engine?.then(e => e.close(), () => undefined);
     this.#state?.close();
   }
+}
+
+// An adapter's files, in a folder of their own beside the model's.
+interface Adapter { sources: Source[]; lora: { path: string; scale: number } }
+function adapterOf({ sources, path }: Opened, i: number, scale: number): Adapter {
+  const folder = `lora${i}`;
+  const placed = sources.map(source => ({
+    name: `${folder}/${source.name}`, size: source.size, read: (at: number, into: Uint8Array) => source.read(at, into), close: () => source.close?.(),
+  }));
+  return { sources: placed, lora: { path: path ? `${folder}/${path}` : folder, scale } };
 }
 
 // What makes vectors or scores, writes down what it hears, or speaks, goes on with no text.

@@ -77,6 +77,8 @@ const types = ['i2_s', 'tq1_0', 'tq2_0', 'q4_k_m', 'q4_k_s', 'q5_k_m', 'q6_k', '
 export const folderFiles = ['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json',
   'chat_template.jinja', 'preprocessor_config.json', 'processor_config.json',
   'model.safetensors', 'model.safetensors.index.json'];
+// Those of an adapter, as PEFT writes them.
+export const adapterFiles = ['adapter_config.json', 'adapter_model.safetensors'];
 const isShard = (name: string): boolean => /^model-\d{5}-of-\d{5}\.safetensors$/.test(name);
 
 export function choose<F extends { name: string }>(files: readonly F[], inside: string, what: string):
@@ -98,11 +100,11 @@ export function choose<F extends { name: string }>(files: readonly F[], inside: 
   if (gguf) return set(gguf);
   if (ggufs.length > 1)
     throw new TernError('argument', `${what} has ${ggufs.length} GGUF files, name one: ${ggufs.join(', ')}`);
-  const model = here.filter(({ name }) => {
-    const bare = name.slice(folder.length);
-    return folderFiles.includes(bare) || isShard(bare);
-  });
-  if (!model.some(file => file.name.endsWith('.safetensors')))
+  const those = (wanted: (bare: string) => boolean) => here.filter(({ name }) => wanted(name.slice(folder.length)));
+  const model = those(bare => folderFiles.includes(bare) || isShard(bare)), adapter = those(bare => adapterFiles.includes(bare));
+  const isWhole = ({ name }: F) => name.endsWith('.safetensors');
+  if (!model.some(isWhole) && adapter.some(isWhole)) return { path: inside, files: adapter };
+  if (!model.some(isWhole))
     throw new TernError('argument', `${what}${inside && `/${inside}`} has neither a GGUF file nor model.safetensors`);
   return { path: inside, files: model };
 }

@@ -11,7 +11,7 @@ import type { PlainError } from './errors.js';
 export interface HostEngineOptions extends Pick<EngineOptions, 'threads' | 'build' | 'gpu'> { wasmUrl?: string }
 export type HostLoadOptions = HostEngineOptions & Pick<LoadOptions,
   'device' | 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu' | 'context' | 'kv'
-  | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub' | 'codec'>;
+  | 'speculate' | 'sessions' | 'cache' | 'headers' | 'hub' | 'codec' | 'loras' | 'lorasBySession'>;
 
 // lenient: if its schemas are not supported, any answer will do.
 export type GrammarSpec = Omit<GrammarOptions, 'after'> & { lenient?: boolean };
@@ -28,6 +28,7 @@ export interface TextInput {
   images?: readonly ImageInput[];
   apart?: boolean;
   grammar?: GrammarSpec;
+  loraScales?: readonly number[];
   tellsPrompt?: boolean; // events have `prompt`
   logitsProcessor?: LogitsProcessor; // only in the engine's own thread
 }

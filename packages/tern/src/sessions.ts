@@ -8,6 +8,7 @@ const IDLE_BYTES = 256 << 20; // of keys and values, in sessions that wait for t
 
 interface Slot {
   session: Session;
+  scales: string; // of its adapters
   ids: ArrayLike<number>; // what it has computed
   used: number; // when
 }
@@ -23,16 +24,16 @@ export class Sessions {
 
   constructor(private model: Model, private options: SessionOptions, private keep = 4) {}
 
-  // The session to use for a text that begins with ids.
-  async take(ids: ArrayLike<number>, signal?: AbortSignal): Promise<SessionLease> {
+  // The session to use for a text that begins with ids. loraScales: see SessionOptions.
+  async take(ids: ArrayLike<number>, signal?: AbortSignal, loraScales?: readonly number[]): Promise<SessionLease> {
     if (this.#running >= RUNNING) await this.#turn(signal);
     if (this.#closed) throw new TernError('closed', 'the model is closed');
     this.#running++;
     try {
-      const session = this.#choose(ids) ?? this.#open();
+      const scales = loraScales?.join() ?? '', session = this.#choose(ids, scales) ?? this.#open(loraScales);
       return {
         session,
-        give: now => this.#give({ session, ids: now, used: ++this.#clock }),
+        give: now => this.#give({ session, scales, ids: now, used: ++this.#clock }),
         drop: () => {
           session.close();
           this.#leave();
@@ -61,10 +62,11 @@ export class Sessions {
 
   // A session of another conversation is reused only when there is no room for a new one: that
   // would discard what it has beyond the common prefix.
-  #choose(ids: ArrayLike<number>): Session | undefined {
+  #choose(ids: ArrayLike<number>, scales: string): Session | undefined {
+    const idle = this.#idle.filter(slot => slot.scales === scales);
     let best: Slot | undefined;
     let most = 0;
-    for (const slot of this.#idle) {
+    for (const slot of idle) {
       const common = commonLength(slot.ids, ids);
       if (common > most || (best && common === most && slot.used > best.used)) {
         best = slot;
@@ -73,22 +75,19 @@ export class Sessions {
     }
     // A text that was computed completely is being asked again: its old answer is discarded.
     const spoils = !best || (most < best.ids.length / 2 && most < ids.length);
-    if (spoils && this.#idle.length < this.keep) best = this.#idle.find(slot => slot.ids.length === 0);
-    else if (spoils) best = this.#oldest();
+    if (spoils && this.#idle.length < this.keep) best = idle.find(slot => slot.ids.length === 0);
+    else if (spoils) best = oldest(idle);
     if (best) this.#idle.splice(this.#idle.indexOf(best), 1);
     return best?.session;
   }
 
-  #oldest(): Slot | undefined {
-    return this.#idle.reduce<Slot | undefined>((a, b) => a && a.used < b.used ? a : b, undefined);
-  }
-
-  #open(): Session {
+  #open(loraScales: readonly number[] | undefined): Session {
+    const options = { ...this.options, ...(loraScales ? { loraScales } : {}) };
     try {
-      return this.model.session(this.options);
+      return this.model.session(options);
     } catch (error) {
       if (!(error instanceof TernError) || error.code !== 'memory' || !this.forget()) throw error;
-      return this.model.session(this.options);
+      return this.model.session(options);
     }
   }
 
@@ -105,9 +104,9 @@ export class Sessions {
     this.#idle.push(slot);
     const bytes = () => this.#idle.reduce((n, { ids }) => n + ids.length, 0) * this.model.info.kvBytesPerToken;
     while (this.#idle.length > this.keep || (this.#idle.length > 1 && bytes() > IDLE_BYTES)) {
-      const oldest = this.#oldest()!;
-      this.#idle.splice(this.#idle.indexOf(oldest), 1);
-      oldest.session.close();
+      const first = oldest(this.#idle)!;
+      this.#idle.splice(this.#idle.indexOf(first), 1);
+      first.session.close();
     }
   }
 
@@ -122,6 +121,9 @@ export class Sessions {
     for (const go of this.#waiting.splice(0)) go();
   }
 }
+
+const oldest = (slots: readonly Slot[]): Slot | undefined =>
+  slots.reduce<Slot | undefined>((a, b) => a && a.used < b.used ? a : b, undefined);
 
 export function commonLength(a: ArrayLike<number>, b: ArrayLike<number>): number {
   const n = Math.min(a.length, b.length);

@@ -2,7 +2,7 @@
 import type { LoadOptions, ModelSource, TernInfo } from './api.js';
 import type { Source } from './engine/types.js';
 import { TernError } from './errors.js';
-import { HUB, choose, folderFiles, hubId, parseHub, resolveHub, splitParts } from './hub.js';
+import { HUB, adapterFiles, choose, folderFiles, hubId, parseHub, resolveHub, splitParts } from './hub.js';
 import { fs, inNode, path } from './platform.js';
 import type { Wire } from './store/download.js';
 import { FdSource, FolderStorage, userCacheFolder } from './store/folder.js';
@@ -159,7 +159,7 @@ function sibling(url: URL, name: string): string {
 
 // A folder on any server: its files are requested by name. Some servers answer every name with a page.
 async function folderPlan(url: URL, asking: Asking): Promise<Plan> {
-  const names = await Promise.all(folderFiles.map(async name => {
+  const names = await Promise.all([...folderFiles, ...adapterFiles].map(async name => {
     const { ok, headers } = await ask(sibling(url, name), { ...asking, method: 'HEAD' });
     return ok && !headers.get('content-type')?.startsWith('text/html') ? name : undefined;
   }));

@@ -52,8 +52,11 @@ export class Tern {
     try {
       if (isRemote(source) && cache !== false && (typeof cache !== 'object' || cache.persist !== false))
         void persist().catch(() => undefined);
-      const codec = options.codec && { codec: portable(options.codec) };
-      const plain = { ...hostOptions(options), ...codec, ...engineOptions(options) };
+      const more = {
+        ...(options.codec && { codec: portable(options.codec) }),
+        ...(options.loras && { loras: options.loras.map(lora => ({ ...lora, source: portable(lora.source) })) }),
+      };
+      const plain = { ...hostOptions(options), ...more, ...engineOptions(options) };
       const info = await connection.call('load', { source: portable(source), options: plain },
         { onEvent: onProgress, signal });
       return new Tern(connection, { ...info, worker: inWorker, notes: [...notes, ...info.notes] },
@@ -288,13 +291,16 @@ export class Tern {
 
   async #generate(input: TextInput, options: GenerateOptions = {},
     onPart: (piece: string, part?: Part) => void = () => undefined): Promise<GenerateOutput> {
-    const { onText, onProgress, logitsProcessor, signal, stop, schema, regex, choice, grammar, compact, ...params } = options;
+    const { onText, onProgress, logitsProcessor, signal, stop, schema, regex, choice, grammar, compact, loraScales, ...params } = options;
     if (logitsProcessor && this.#info.worker)
       throw new TernError('unsupported', 'a logitsProcessor runs in the engine\'s own thread: load the model with worker: false');
     const spec = specOf({ schema, regex, choice, grammar, compact } as FormOptions);
     let text = '';
     const logprobs: TokenLogprobs[] = [];
-    const more = { ...(spec ? { grammar: spec } : {}), ...(logitsProcessor ? { logitsProcessor } : {}), ...(onProgress ? { tellsPrompt: true } : {}) };
+    const more = {
+      ...(spec ? { grammar: spec } : {}), ...(logitsProcessor ? { logitsProcessor } : {}), ...(onProgress ? { tellsPrompt: true } : {}),
+      ...(loraScales ? { loraScales } : {}),
+    };
     const result = await this.#run({ ...input, ...more }, {
       ...params, ...(stop === undefined ? {} : { stop: typeof stop === 'string' ? [stop] : stop }),
     }, (piece, tokens, part) => {
@@ -372,7 +378,7 @@ function engineOptions({ threads, build, wasmUrl, gpu }: EngineChoice): HostEngi
 }
 
 const forHost = ['device', 'batch', 'head', 'ternary', 'thinking', 'pooling', 'chatTemplate', 'vocabOnly', 'webgpu', 'context', 'kv',
-  'speculate', 'sessions', 'cache', 'headers', 'hub'] as const satisfies readonly (keyof HostLoadOptions & keyof LoadOptions)[];
+  'speculate', 'sessions', 'cache', 'headers', 'hub', 'lorasBySession'] as const satisfies readonly (keyof HostLoadOptions & keyof LoadOptions)[];
 
 const hostOptions = (options: LoadOptions): HostLoadOptions =>
   Object.fromEntries(forHost.filter(name => options[name] !== undefined).map(name => [name, options[name]]));

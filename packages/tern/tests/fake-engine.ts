@@ -2,7 +2,7 @@
 // "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
   ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions,
-  ImageTokens, Message, Model, ModelInfo, OpenOptions, Part, Pixels, Session, Source, SpeakParams, SpeakStats,
+  ImageTokens, Message, Model, ModelInfo, OpenOptions, Part, Pixels, Session, SessionOptions, Source, SpeakParams, SpeakStats,
   TokenLogprobs, TranscribeParams, TranscribeResult,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
@@ -68,9 +68,11 @@ const CALLS: [Part['kind'], number, string][] = [
 class FakeSession implements Session {
   readonly nContext = 512;
   readonly kv = 'f32';
+  readonly loraScales: readonly number[];
   #ids: number[] = [];
   #open = true;
-  constructor(private seen: Seen) {
+  constructor(private seen: Seen, options: SessionOptions = {}) {
+    this.loraScales = options.loraScales ?? [];
     if (seen.sessions >= seen.memory) throw new TernError('memory', 'no room for a session');
     seen.sessions++;
     seen.opened++;
@@ -250,7 +252,7 @@ export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
     seen.requests.push(request);
     return bytesOf(render(request.messages as readonly Message[]));
   },
-  session: () => new FakeSession(seen),
+  session: options => new FakeSession(seen, options),
   embed: async () => { throw new TernError('unsupported', 'm: the model writes text'); },
   grammar: options => {
     if (options.text?.includes('puzzling')) throw new TernError('unsupported', "the schema at #/puzzling: 'puzzling' is not known");

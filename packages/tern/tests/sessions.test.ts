@@ -84,3 +84,14 @@ test('what idle sessions hold is bounded', async () => {
   for (const each of leases) each.give(new Array(100_000).fill(1));
   assert.equal(seen.sessions, 2);
 });
+
+test('a session is for the scales of its adapters alone', async () => {
+  const sessions = new Sessions(fakeModel(newSeen()), {}, 2);
+  const [a, b] = [await sessions.take(ids('aaaa'), undefined, [1]), await sessions.take(ids('aaaa'), undefined, [0])];
+  assert.deepEqual([a.session.loraScales, b.session.loraScales], [[1], [0]]);
+  for (const lease of [a, b]) lease.give(ids('aaaa'));
+  const again = await sessions.take(ids('aaaa'), undefined, [1]);
+  assert.equal(again.session, a.session); // seen to fail without the filter in #choose: the one used last
+  const other = await sessions.take(ids('aaaa'), undefined, [2]);
+  assert.deepEqual(other.session.loraScales, [2]);
+});

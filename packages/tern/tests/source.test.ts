@@ -153,6 +153,11 @@ test('what cannot be had, in words', async () => {
   const one = ['mmproj-x.gguf', 'x.imatrix.gguf', 'x.gguf', 'x-00002-of-00002.gguf'].map(name => ({ name }));
   assert.equal(choose(one, '', 'it').path, 'x.gguf'); // seen to fail without isModel
   assert.throws(() => choose(['x-a.gguf', 'x-b.gguf'].map(name => ({ name })), '', 'it'), /2 GGUF files, name one: x-a/);
+  // An adapter's, unless there is the model, too: seen to fail without that, and with the model's files alone.
+  const adapter = ['adapter_config.json', 'adapter_model.safetensors', 'tokenizer.json'].map(name => ({ name }));
+  assert.deepEqual(choose(adapter, '', 'it').files.map(({ name }) => name), ['adapter_config.json', 'adapter_model.safetensors']);
+  const both = [...adapter, { name: 'config.json' }, { name: 'model.safetensors' }];
+  assert.deepEqual(choose(both, '', 'it').files.map(({ name }) => name), ['tokenizer.json', 'config.json', 'model.safetensors']);
 });
 
 test('bytes, Blobs, Files of a folder', async () => {

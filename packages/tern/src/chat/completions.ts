@@ -85,6 +85,7 @@ const samplers = {
 const known = [...harmless, ...ofTools, 'stream_options', 'max_completion_tokens', 'max_tokens', 'temperature', 'top_p',
   'frequency_penalty', 'presence_penalty', 'n', 'seed', 'stop', 'logprobs', 'top_logprobs', 'response_format', 'top_k',
   'min_p', 'repeat_penalty', 'repetition_penalty', 'ignore_eos', 'json_schema', 'grammar', 'regex', 'choice',
+  'lora_scales',
   ...Object.values(samplers)];
 
 const given = (value: unknown): boolean =>
@@ -152,7 +153,8 @@ function messageOf(message: ChatMessageParam, i: number, images: ImageInput[]): 
 function inputOf(request: ChatCompletionRequest): TextInput {
   const { messages, images } = messagesOf(request.messages);
   const tools = toolsOf(request), grammar = formOf(request);
-  const effort = request.reasoning_effort;
+  const { reasoning_effort: effort, lora_scales: loraScales } = request;
+  const more = { ...(grammar ? { grammar } : {}), ...(loraScales ? { loraScales } : {}) };
   const switches = {
     ...(given(effort) ? { enable_thinking: effort !== 'none' && effort !== 'minimal' } : {}), ...request.chat_template_kwargs,
   };
@@ -160,10 +162,10 @@ function inputOf(request: ChatCompletionRequest): TextInput {
     && messages.every(message => Object.keys(message).every(name => ['role', 'content', 'name'].includes(name)));
   if (isPlain) {
     const texts = messages.map(({ role, content }) => ({ role, content: content as string }));
-    return { messages: texts, apart: true, ...(grammar ? { grammar } : {}) };
+    return { messages: texts, apart: true, ...more };
   }
   const whole: ChatRequest = { ...switches, messages, ...(tools.length > 0 ? { tools } : {}) };
-  return { request: whole, ...(images.length > 0 ? { images } : {}), apart: true, ...(grammar ? { grammar } : {}) };
+  return { request: whole, ...(images.length > 0 ? { images } : {}), apart: true, ...more };
 }
 
 export interface Turn { role: string; content: string | object[] }

@@ -69,6 +69,7 @@ export interface ChatCompletionRequest {
   allowed_token_ids?: readonly number[] | null;
   bad_words?: readonly string[] | null;
   ignore_eos?: boolean | null;
+  lora_scales?: readonly number[] | null;
   chat_template_kwargs?: Record<string, unknown> | null; // the template's own switches
   json_schema?: Schema | null;
   grammar?: string | null; // GBNF

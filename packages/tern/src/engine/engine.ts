@@ -426,6 +426,7 @@ interface Generation {
 class WasmSession implements Session {
   readonly nContext: number;
   readonly kv: 'f32' | 'f16' | 'q8_0';
+  readonly loraScales: readonly number[];
   #now: Generation | undefined;
   #closed = false;
   #pending: { text: string; logprobs: TokenLogprobs[] | undefined; part: Part | undefined }[] = [];
@@ -435,9 +436,10 @@ class WasmSession implements Session {
   constructor(readonly model: WasmModel, readonly id: number) {
     const { engine } = model;
     engine.call((x) => x.web_session_info(id));
-    const info = fromModule(engine.module.result()) as { nContext: number; kv: 'f32' | 'f16' | 'q8_0' };
+    const info = fromModule(engine.module.result()) as Pick<Session, 'nContext' | 'kv' | 'loraScales'>;
     this.nContext = info.nContext;
     this.kv = info.kv;
+    this.loraScales = info.loraScales;
     engine.sessions.set(id, this);
   }
 

@@ -71,7 +71,8 @@ export interface OpenOptions {
   pooling?: 'auto' | 'mean' | 'last' | 'cls'; // treat the model as an embedding model even if its files do not say so
   chatTemplate?: string; // Jinja text that replaces the file's
   vocabOnly?: boolean; // only tokenizer and template: no sessions
-  loras?: { path: string; scale?: number }[]; // the paths of sources
+  loras?: { path: string; scale?: number }[]; // adapters: the paths of sources. scale: 1; 0: it is not applied
+  lorasBySession?: boolean; // see SessionOptions.loraScales; not of models that make vectors
   webgpu?: WebGpuOptions;
   onProgress?: OnProgress;
   signal?: AbortSignal;
@@ -310,6 +311,8 @@ export interface SessionOptions {
   context?: number; // tokens; 0: the model's training context, at most 8192
   kv?: 'auto' | 'f32' | 'f16' | 'q8_0';
   speculate?: boolean | SpeculateOptions; // false; true: both drafters
+  // With lorasBySession: one for each adapter, 0: it is not applied. Omitted: those of `loras`.
+  loraScales?: readonly number[];
 }
 export interface SpeculateOptions { lookup?: boolean; online?: boolean; maxLength?: number }
 
@@ -389,6 +392,7 @@ export interface GenerateResult {
 export interface Session {
   readonly nContext: number;
   readonly kv: 'f32' | 'f16' | 'q8_0';
+  readonly loraScales: readonly number[]; // with lorasBySession, of each adapter; else none
   // One at a time per session; a model's sessions generate concurrently. The prefix that the session
   // already holds is not computed again. If aborted, it resolves with reason 'caller'. onText gets
   // whole characters; with logprobs also the tokens since the last piece.
