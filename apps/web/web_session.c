@@ -76,6 +76,9 @@ int32_t web_session_open(int32_t model, const char *json, uint32_t n) {
         {"lookup", WEB_BOOL, &desc.speculation.lookup, 0, 0, NULL},
         {"online", WEB_BOOL, &desc.speculation.online, 0, 0, NULL},
         {"max_length", WEB_INT, &desc.speculation.max_length, 0, TERN_DRAFT_MAX, NULL},
+        {"threshold", WEB_NUMBER, &desc.speculation.threshold, 0, 1, NULL},
+        {"token_cost", WEB_NUMBER, &desc.speculation.token_cost, 0, 1e6, NULL},
+        {"always", WEB_BOOL, &desc.speculation.always, 0, 0, NULL},
         {"lora_scales", WEB_ARRAY, &scales, 0, 0, NULL},
     };
     web_model *m = web_model_find(model, &err);
@@ -264,6 +267,7 @@ typedef struct request { // the request for a generation
     bool tells_prompt, asks;   // call js_prompt, js_logits
     const char *tools, *after; // for the parts: JSON, and the text before the answer
     int32_t grammar;           // 0: none
+    int32_t without;           // drafters, a bit for each
     tern_sampling sampling;
     tern_generate_params params;
 } request;
@@ -289,6 +293,7 @@ static tern_status request_read_lists(request *r, tern_error *err) {
     if (r->allowed_ids)
         TERN_TRY(web_args_ids(&r->args, "generate", r->allowed_ids, &r->allowed_list,
                               &p->n_allowed_token_ids, err));
+    for (int k = 0; k < TERN_DRAFTER_COUNT; k++) p->drafts.without[k] = r->without >> k & 1;
     p->stop_token_ids = r->stop_list;
     p->allowed_token_ids = r->allowed_list;
     return TERN_OK;
@@ -343,6 +348,11 @@ static tern_status request_read(request *r, const char *json, size_t n, tern_err
         {"tools", WEB_STRING, &r->tools, 0, 0, NULL},
         {"after", WEB_STRING, &r->after, 0, 0, NULL},
         {"grammar", WEB_INT, &r->grammar, 1, INT32_MAX, NULL},
+        {"drafts_none", WEB_BOOL, &r->params.drafts.none, 0, 0, NULL},
+        {"drafts_without", WEB_INT, &r->without, 0, (1 << TERN_DRAFTER_COUNT) - 1, NULL},
+        {"drafts_most", WEB_INT, &r->params.drafts.most, 0, INT32_MAX, NULL},
+        {"drafts_least", WEB_INT, &r->params.drafts.least, 0, INT32_MAX, NULL},
+        {"drafts_chance", WEB_NUMBER, &r->params.drafts.chance, 0, 1, NULL},
     };
     TERN_TRY(
         web_args_read(&r->args, "generate", json, n, fields, sizeof fields / sizeof *fields, err));

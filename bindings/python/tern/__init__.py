@@ -22,7 +22,7 @@ from ._memory import MemoryStore
 from ._metadata import Metadata
 from ._model import Model
 from ._messages import Message, ToolCall
-from ._options import GenerateOptions, Lora, Speculation, WebGpu
+from ._options import DraftLimits, GenerateOptions, Lora, Speculation, WebGpu
 from ._parts import Part
 from ._images import Label, read_image
 from ._results import (
@@ -37,7 +37,7 @@ from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machin
 
 __version__ = _lib.version
 __all__ = [
-    "Agent", "AgentEvent", "AgentResult", "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "EmbeddingInfo", "GenerateOptions",
+    "Agent", "AgentEvent", "AgentResult", "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "DraftLimits", "EmbeddingInfo", "GenerateOptions",
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "InfillInfo", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "Metadata", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from ._grammar import Grammar
     from ._model import Model
 
+Drafter = Literal["chains", "lookup", "online", "model", "caller"]
 Kv = Literal["auto", "f32", "f16", "q8_0"]
 Ternary = Literal["auto", "2bit", "1.6bit"]
 Head = Literal["auto", "file", "exact", "q8_0", "q6_k", "q4_0"]
 Thinking = Literal["auto", "on", "off"]
 Pooling = Literal["none", "mean", "last", "cls"]
 
+DRAFTERS = (("chains", c.TERN_DRAFTER_CHAINS), ("lookup", c.TERN_DRAFTER_LOOKUP), ("online", c.TERN_DRAFTER_ONLINE),
+            ("model", c.TERN_DRAFTER_MODEL), ("caller", c.TERN_DRAFTER_CALLER))
 KV = (("auto", c.TERN_KV_AUTO), ("f32", c.TERN_KV_F32), ("f16", c.TERN_KV_F16), ("q8_0", c.TERN_KV_Q8_0))
 TERNARY = (("auto", c.TERN_TERNARY_AUTO), ("2bit", c.TERN_TERNARY_2BIT), ("1.6bit", c.TERN_TERNARY_1_6BIT))
 HEAD = (("auto", c.TERN_HEAD_AUTO), ("file", c.TERN_HEAD_FILE), ("exact", c.TERN_HEAD_EXACT),
@@ -77,6 +80,7 @@ class GenerateOptions(TypedDict, total=False):
     # the token itself. They run in the thread that computes all answers.
     logits_processor: Optional[LogitsProcessors]
     on_progress: Optional[OnProgress]  # while the prompt is read: "prompt" and 0..1; returning False ends the answer
+    drafts: Optional["DraftLimits"]  # of speculation, for this answer
     append: Optional[bool]  # for sessions: the prompt follows the timeline instead of replacing it
 
 
@@ -101,6 +105,17 @@ class Speculation:
     threshold: float = 0.0  # greedy: minimum probability of a drafted token
     token_cost: float = 0.0  # of one more token in a run, relative to a run of one; 0: measured
     always: bool = False  # draft even if it has not paid off so far
+
+
+@dataclass(frozen=True)
+class DraftLimits:
+    """Limits of one answer's drafts; what is left out is as the model or session has it."""
+
+    none: bool = False  # no drafts
+    without: Sequence[Drafter] = ()  # drafters that are left out
+    most: int = 0  # tokens of a draft, 0: no limit
+    least: int = 0  # a shorter draft is not computed
+    chance: float = 0.0  # a draft ends before a guess whose like was right less often
 
 
 @dataclass(frozen=True)
@@ -206,10 +221,21 @@ def generate_params(options: Mapping[str, Any]) -> c.tern_generate_params:
             words = [utf8(text) for text in given[name]]
             setattr(params, name, (ctypes.c_char_p * max(1, len(words)))(*words))
             setattr(params, count, len(words))
+    params.drafts = draft_limits(given.get("drafts", DraftLimits()))
     params.append = bool(given.get("append"))
     setattr(params, "told_progress", given.get("on_progress"))
     setattr(params, "processors", processors_of(given.get("logits_processor", ())))
     return params
+
+
+def draft_limits(drafts: Any) -> c.tern_draft_limits:
+    if not isinstance(drafts, DraftLimits):
+        refuse("drafts must be a tern.DraftLimits, not %r" % type(drafts).__name__)
+    limits = c.tern_draft_limits(none=drafts.none, most=whole("most", drafts.most), least=whole("least", drafts.least),
+                                 chance=real("chance", drafts.chance, 0))
+    for drafter in drafts.without:
+        limits.without[choice("without", drafter, DRAFTERS)] = True
+    return limits
 
 
 def raw_text(what: str, text: Any) -> bytes:

@@ -120,7 +120,7 @@ class Whole(unittest.TestCase):
                 (tern.ImatrixStats, c.tern_imatrix_stats, {}), (tern.DatagenStats, c.tern_datagen_stats, {}),
                 (tern.MemoryHit, c.tern_memory_hit, {"n_bytes"}), (tern.MemoryRecord, c.tern_memory_record, {}),
                 (tern.MemoryStats, c.tern_memory_info, {}), (tern.MemoryAdded, c.tern_memory_added, {}), (tern.MachineLimits, c.tern_machine_limits, {}),
-                (tern.ProfileRow, c.tern_profile_row, {}), (tern.ChoiceResult, c.tern_eval_result, {"n_metrics"}),
+                (tern.ProfileRow, c.tern_profile_row, {}), (tern.DraftLimits, c.tern_draft_limits, {}), (tern.ChoiceResult, c.tern_eval_result, {"n_metrics"}),
                 (tern.EmbeddingInfo, c.tern_embedding_info, {"n_prompts"})):
             mine = {f.name for f in dataclasses.fields(kind)}
             self.assertEqual(mine, {name for name, _ in struct._fields_} - set(but), kind)

@@ -356,6 +356,14 @@ class Opening(unittest.TestCase):
                 self.assertEqual(a.text, b.text)
             self.assertGreater(b.stats.n_drafted, 0)
             self.assertEqual(a.stats.n_drafted, 0)
+            for none in (tern.DraftLimits(none=True), tern.DraftLimits(without=("chains", "lookup", "online")), tern.DraftLimits(least=17), tern.DraftLimits(chance=1)):
+                c = guessing.generate(PROMPT, seed=2, max_tokens=60, temperature=0.3, drafts=none)
+                self.assertEqual((c.text, c.stats.n_drafted), (a.text, 0))  # seen to fail: each without its line in draft_limits
+            c = guessing.generate(PROMPT, seed=2, max_tokens=60, temperature=0.3, drafts=tern.DraftLimits(most=1))
+            self.assertEqual((c.text, 0 < c.stats.n_drafted <= c.stats.n_steps < b.stats.n_drafted), (a.text, True))
+            for wrong in (dict(without=["guesses"]), dict(most=-1), dict(chance="a")):
+                with self.assertRaises(tern.TernError):
+                    guessing.generate(PROMPT, drafts=tern.DraftLimits(**wrong))
             chains.close()  # the sessions that draft from it keep it
             self.assertEqual(guessing.generate(PROMPT, seed=2, max_tokens=60, temperature=0.3).text, a.text)
             with plain.session(speculate=tern.Speculation(draft_model=guessing, always=True)) as session:

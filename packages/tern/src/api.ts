@@ -1,7 +1,7 @@
 // The package's public types. Times are in seconds and sizes in bytes, except where names follow
 // OpenAI's and llama-server's (openai.ts).
 import type {
-  Build, Device, EmbedParams, Gpu, Label, LadderItem, LogitsProcessor, MediaInfo, Message, Metadata, ModelInfo, OnLog, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
+  Build, Device, DraftLimits, EmbedParams, Gpu, Label, LadderItem, LogitsProcessor, MediaInfo, Message, Metadata, ModelInfo, OnLog, OpenOptions, Pixels, SamplerParams, Segment, SpeakParams, SpeakStats, SpeculateOptions, TokenLogprobs,
   TranscribeParams,
 } from './engine/types.js';
 
@@ -133,6 +133,7 @@ export interface GenerateOptions extends FormOptions, SamplerParams {
   loraScales?: readonly number[];
   logprobs?: boolean;
   topLogprobs?: number; // 0 to 20, with logprobs
+  drafts?: DraftLimits; // of speculation, for this answer
   onText?: (piece: string) => void; // called with whole characters as they are generated
   onProgress?: (fraction: number) => void; // 0..1 while the prompt is read
   // Sees the scores of each token before it is chosen; it may change them, or return the token itself. It runs in the
@@ -259,4 +260,4 @@ export interface DiagnoseOptions extends EngineChoice {
   signal?: AbortSignal;
 }
 
-export type { Build, Device, Gpu, Label, LadderItem, LogitsProcessor, MediaInfo, Message, Metadata, OnLog, Pixels, Segment, SpeakStats, TokenLogprobs };
+export type { Build, Device, DraftLimits, Gpu, Label, LadderItem, LogitsProcessor, MediaInfo, Message, Metadata, OnLog, Pixels, Segment, SpeakStats, TokenLogprobs };

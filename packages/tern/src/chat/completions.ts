@@ -85,7 +85,7 @@ const samplers = {
 const known = [...harmless, ...ofTools, 'stream_options', 'max_completion_tokens', 'max_tokens', 'temperature', 'top_p',
   'frequency_penalty', 'presence_penalty', 'n', 'seed', 'stop', 'logprobs', 'top_logprobs', 'response_format', 'top_k',
   'min_p', 'repeat_penalty', 'repetition_penalty', 'ignore_eos', 'json_schema', 'grammar', 'regex', 'choice',
-  'lora_scales',
+  'lora_scales', 'drafts',
   ...Object.values(samplers)];
 
 const given = (value: unknown): boolean =>
@@ -131,6 +131,7 @@ function paramsOf(request: ChatCompletionRequest, index: number): GenerateParams
     ignoreEnd: request.ignore_eos,
     logprobs: request.logprobs,
     topLogprobs: request.logprobs ? request.top_logprobs : undefined,
+    drafts: request.drafts,
   };
   return Object.fromEntries(Object.entries({ ...params, ...further }).filter(([, value]) => given(value)));
 }

@@ -1,5 +1,5 @@
 // chat.completions as in the OpenAI client: requests, answers, chunks of a stream.
-import type { ContentPart, Schema, Timings, Usage } from '../api.js';
+import type { ContentPart, DraftLimits, Schema, Timings, Usage } from '../api.js';
 
 export interface ToolCall { id: string; type: 'function'; function: { name: string; arguments: string } }
 export interface Tool {
@@ -70,6 +70,7 @@ export interface ChatCompletionRequest {
   bad_words?: readonly string[] | null;
   ignore_eos?: boolean | null;
   lora_scales?: readonly number[] | null;
+  drafts?: DraftLimits | null;
   chat_template_kwargs?: Record<string, unknown> | null; // the template's own switches
   json_schema?: Schema | null;
   grammar?: string | null; // GBNF

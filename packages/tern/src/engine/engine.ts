@@ -8,7 +8,7 @@ import { codeOf, LOGITS, Module, type Exports, type ModuleCallbacks } from './mo
 import { fromModule, snake, toModule } from './names.js';
 import { classify, embedImages, openTranscriber, place, see, speak, transcribe, type SegmentListener } from './media.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
+  ChatRequest, CheckOptions, CheckReport, Drafter, DraftLimits, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
   GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, Label, MemoryInfo, Message,
   Metadata, Model, ModelCalls, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
   SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, Transcriber, TranscribeResult,
@@ -23,6 +23,7 @@ interface Opening { onProgress: OnProgress | undefined; signal: AbortSignal | un
 type OnText = (piece: string, logprobs?: TokenLogprobs[], part?: Part) => void;
 const LEVELS = ['debug', 'info', 'warn'] as const; // of tern_log_level
 const KINDS = ['text', 'reasoning', 'call', 'arguments', 'call_end'] as const; // of tern_part_kind
+const DRAFTERS: Drafter[] = ['chains', 'lookup', 'online', 'model', 'caller']; // of tern_drafter
 
 export async function loadEngine(options: EngineOptions = {}): Promise<Engine> {
   const engine = new WasmEngine();
@@ -537,7 +538,8 @@ class WasmSession implements Session {
       ...rest, ids: ids && Array.from(ids), grammar: (grammar as WasmGrammar | undefined)?.id,
       ...(apart ? { ...apart, apart: true } : {}), tellsPrompt: !!onPrompt, asks: !!logitsProcessor,
     };
-    const args = { ...toModule(params), ...toModule(more) };
+    const { drafts, ...plain } = params;
+    const args = { ...toModule(plain), ...toModule(more), ...draftsOf(drafts) };
     return new Promise<GenerateResult>((resolve, reject) => {
       const onAbort = (): void => this.#cancel();
       signal?.addEventListener('abort', onAbort);
@@ -565,6 +567,14 @@ class WasmSession implements Session {
 
 function token(t: { id: number; logprob: number; bytes: number[] }): TokenLogprob {
   return { id: t.id, text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(t.bytes)), bytes: t.bytes, logprob: t.logprob };
+}
+
+// For each member of its own; the drafters as bits.
+function draftsOf({ without, ...drafts }: DraftLimits = {}): Record<string, unknown> {
+  const bits = without?.map((drafter) => 1 << DRAFTERS.indexOf(drafter)).reduce((all, bit) => all | bit, 0);
+  if (bits! < 0) throw new TernError('argument', `drafts.without has some of ${DRAFTERS.join(', ')}`);
+  const given = Object.entries(toModule({ ...drafts, without: bits }));
+  return Object.fromEntries(given.map(([name, value]) => [`drafts_${name}`, value]));
 }
 
 function aborted(signal: AbortSignal | undefined): void {

@@ -314,7 +314,23 @@ export interface SessionOptions {
   // With lorasBySession: one for each adapter, 0: it is not applied. Omitted: those of `loras`.
   loraScales?: readonly number[];
 }
-export interface SpeculateOptions { lookup?: boolean; online?: boolean; maxLength?: number }
+export interface SpeculateOptions {
+  lookup?: boolean; // what followed earlier occurrences of the last tokens
+  online?: boolean; // what was learnt from the session's own text
+  maxLength?: number; // of a draft in tokens, at most 16 (8)
+  threshold?: number; // greedy: minimum probability of a drafted token (0)
+  tokenCost?: number; // of one more token in a run, relative to a run of one; 0: measured
+  always?: boolean; // draft even if it has not paid off so far (false)
+}
+// Limits of one answer's drafts; what is omitted is as the session has it.
+export interface DraftLimits {
+  none?: boolean; // no drafts
+  without?: readonly Drafter[]; // drafters that are left out
+  most?: number; // tokens of a draft
+  least?: number; // a shorter draft is not computed
+  chance?: number; // a draft ends before a guess whose like was right less often
+}
+export type Drafter = 'chains' | 'lookup' | 'online' | 'model' | 'caller';
 
 // Samplers that few use, off unless given; in brackets what their settings are otherwise.
 export interface SamplerParams {
@@ -354,6 +370,7 @@ export interface GenerateParams extends SamplerParams {
   ignoreEnd?: boolean; // continue after end tokens (for measurements)
   logprobs?: boolean; // log probability of each token
   topLogprobs?: number; // with logprobs: how many of the most likely tokens to list, 0 to 20
+  drafts?: DraftLimits; // of speculation
 }
 
 export interface TokenLogprob {
