@@ -123,11 +123,17 @@ static bool put_text(reader *r, const char *role, tern_str text) {
     return count_message(r);
 }
 
+// Reads a text that is JSON of a type.
+static bool parse_text(reader *r, tern_str text, tern_json_type type, tern_json_doc *out) {
+    tern_status status = tern_json_parse(out, text.ptr, text.len, NULL);
+    r->chat->request.failed |= status == TERN_ERR_MEMORY;
+    return status == TERN_OK && tern_json_is(tern_json_root(out), type);
+}
+
 // A call that ShareGPT has as the text of a JSON object.
 static bool put_call(reader *r, tern_str text) {
     tern_json_doc call = {0};
-    bool ok = tern_json_parse(&call, text.ptr, text.len, NULL) == TERN_OK &&
-              tern_json_is(tern_json_root(&call), TERN_JSON_OBJECT);
+    bool ok = parse_text(r, text, TERN_JSON_OBJECT, &call);
     if (ok) {
         add_text(r, text);
         tern_json_open(&r->w, NULL, '{');
@@ -240,8 +246,7 @@ static bool put_tools(reader *r, const tern_json *tools) {
         tern_json_put_value(&r->w, "tools", r->doc, tools);
         return true;
     }
-    ok = text.ptr && tern_json_parse(&own, text.ptr, text.len, NULL) == TERN_OK &&
-         is_list(tern_json_root(&own));
+    ok = text.ptr && parse_text(r, text, TERN_JSON_ARRAY, &own);
     if (ok) tern_json_put_value(&r->w, "tools", &own, tern_json_root(&own));
     tern_json_free(&own);
     return ok || complain(r, "\"tools\" is not a list");

@@ -262,6 +262,29 @@ TEST(data_names_what_is_wrong_with_a_chat) {
     }
 }
 
+// Seen to fail: when a call or a list of tools that memory did not suffice for was a wrong one.
+TEST(data_does_not_call_a_chat_wrong_for_want_of_memory) {
+    static const char line[] =
+        "{\"tools\":\"[{\\\"name\\\":\\\"rain\\\"}]\",\"conversations\":["
+        "{\"from\":\"human\",\"value\":\"w1\"},"
+        "{\"from\":\"function_call\",\"value\":\"{\\\"name\\\":\\\"rain\\\"}\"}]}";
+    tern_json_doc doc;
+    tern_error err = {0};
+    REQUIRE_OK(tern_json_parse(&doc, line, sizeof line - 1, &err), err);
+    tern_status status = TERN_ERR_MEMORY;
+    for (uint64_t n = 1; status != TERN_OK; n++) {
+        tern_data_chat chat = {0};
+        const char *wrong;
+        tern_mem_fail_at(n);
+        status = tern_data_chat_read(&chat, &doc, &wrong, &err);
+        tern_mem_fail_at(0);
+        CHECK(status == TERN_ERR_MEMORY || (status == TERN_OK && !wrong && chat.n_messages == 2));
+        tern_data_chat_free(&chat);
+        REQUIRE(n < 100);
+    }
+    tern_json_free(&doc);
+}
+
 // ---- Messages that are not learnt ---------------------------------------------------------------
 
 // The tokens of a line's shard that are not scored, as text; spans are apart by "|".
