@@ -91,17 +91,32 @@ static bool matches(const route *r, tern_str path) {
     return tern_str_is(path, r->path);
 }
 
-// The route of the path and method; *other: one with another method.
-static const route *find_route(const request *req, const route **other) {
-    tern_str path = {tern_strbuf_text(&req->path), req->path.len}, method = req->http->method;
-    if (tern_str_is(method, "HEAD")) method = TERN_STR("GET");
-    *other = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        if (!matches(&routes[i], path)) continue;
-        if (tern_str_is(method, routes[i].method)) return &routes[i];
-        *other = &routes[i];
-    }
+// The first route of the path with this method.
+static const route *find_route(const request *req, tern_str method) {
+    tern_str path = {tern_strbuf_text(&req->path), req->path.len};
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (matches(&routes[i], path) && tern_str_is(method, routes[i].method)) return &routes[i];
     return NULL;
+}
+
+// No route has the path and the method: 405 with the methods that the path has, if it has any.
+static void refuse_route(request *req, api_error *e) {
+    static const char *const methods[] = {"GET", "POST", "DELETE"};
+    tern_strbuf takes = {0}, allow = {0};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (!find_route(req, (tern_str){methods[i], strlen(methods[i])})) continue;
+        tern_strbuf_printf(&takes, "%s%s", takes.len ? " and " : "", methods[i]);
+        tern_strbuf_printf(&allow, "%s, %s", methods[i], i == 0 ? "HEAD, " : "");
+    }
+    if (takes.failed || allow.failed)
+        api_fail_memory(e);
+    else if (!takes.len)
+        api_fail(e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&req->path));
+    else
+        api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&req->path), takes.ptr);
+    if (e->status == 405) tern_strbuf_printf(&req->head, "Allow: %sOPTIONS\r\n", allow.ptr);
+    tern_strbuf_free(&takes);
+    tern_strbuf_free(&allow);
 }
 
 // An unknown path's error has the format of the interface that the path resembles.
@@ -233,27 +248,23 @@ static void tidy_path(tern_strbuf *path) {
 
 // Checks that need only the path and the fields.
 static void screen(request *req, api_error *e) {
-    const route *other, *r;
+    const tern_str method = req->http->method;
+    const route *r;
     if (!http_unescape(req->http->path, &req->path))
         req->path.failed ? api_fail_memory(e)
                          : api_fail(e, 400, NULL, NULL, "the path has a wrong escape");
     if (!e->status) tidy_path(&req->path);
     req->error_format = error_format_of(req);
-    r = req->rule = find_route(req, &other);
+    r = req->rule = find_route(req, tern_str_is(method, "HEAD") ? TERN_STR("GET") : method);
     if (r) req->route = r->path;
-    if (e->status || !check_origin(req, e) || tern_str_is(req->http->method, "OPTIONS")) return;
+    if (e->status || !check_origin(req, e) || tern_str_is(method, "OPTIONS")) return;
     if (r) {
         req->error_format = r->error_format;
         if (check_key(req, r, e) && check_loaded(req, r, e) && encoding_read(req, e) &&
             r->needs == NEEDS_UPLOAD)
             ollama_begin_blob(req, e);
-    } else if (other) {
-        req->allow = !strcmp(other->method, "GET")      ? "GET, HEAD, OPTIONS"
-                     : !strcmp(other->method, "DELETE") ? "DELETE, OPTIONS"
-                                                        : "POST, OPTIONS";
-        api_fail(e, 405, NULL, NULL, "%s takes %s", tern_strbuf_text(&req->path), other->method);
     } else {
-        api_fail(e, 404, NULL, NULL, "there is no %s here", tern_strbuf_text(&req->path));
+        refuse_route(req, e);
     }
 }
 

@@ -164,7 +164,6 @@ void reply_whole(request *req, int status, const char *type, const tern_strbuf *
         return;
     }
     put_head(&out, req, status, type);
-    if (req->allow) http_put_field(&out, "Allow", req->allow);
     if (req->preflight) put_permissions(&out, req);
     tern_strbuf_append(&out, tern_strbuf_text(&req->head), req->head.len);
     out.failed |= req->head.failed;

@@ -89,7 +89,6 @@ struct request {
     const error_format *error_format;
     const struct route *rule; // of the path and method; NULL: there is none
     const char *route;        // for metrics and the log: "/v1/models/"
-    const char *allow;        // if the path does not have this method: those it has; else NULL
     tern_strbuf path;         // without escapes
     char id[40];              // "req_..."
     uint64_t client;          // for turns
