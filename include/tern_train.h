@@ -161,6 +161,14 @@ typedef enum tern_schedule {
     TERN_SCHEDULE_CONSTANT,
 } tern_schedule;
 
+// How documents become windows of seq_len tokens. A document attends to itself alone in all of
+// them.
+typedef enum tern_packing {
+    TERN_PACKING_WRAPPED = 0, // all text, one after the other, cut where a window ends
+    TERN_PACKING_BFD,         // whole documents, by best fit decreasing; the rest is padding
+    TERN_PACKING_NONE,        // a document for each window; the rest is padding
+} tern_packing;
+
 // A line of the log; numbers that it does not have are NAN.
 typedef struct tern_train_event {
     int64_t step, n_steps, n_tokens;
@@ -178,7 +186,10 @@ typedef struct tern_train_info {
     int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
-    uint64_t n_pairs, n_valid_pairs;   // in contrastive training; else 0
+    // Of an epoch: windows, their tokens that no document fills, and tokens beyond the end of the
+    // window, which are not read.
+    uint64_t n_windows, n_padding, n_truncated;
+    uint64_t n_pairs, n_valid_pairs; // in contrastive training; else 0
     // Tokens that are scored, as shares of the text that was looked at for it; 1 unless only what
     // assistants say is learnt, or some messages are not. valid_share 0: there is no loss of
     // held-out text.
@@ -236,6 +247,7 @@ typedef struct tern_train_desc {
     float weight_decay, clip; // 0: 0.1 and 1; negative: none
     uint64_t seed;
     bool in_order; // read the shards in order, not shuffled
+    tern_packing packing;
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
     const char *device, *cpu_features;                              // "cpu" (default) or "webgpu"

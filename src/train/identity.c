@@ -14,7 +14,8 @@ static const char *const recipes[] = {"bitnet", "paper", "llama"};
 static const char *const schedules[] = {"auto", "two-stage", "cosine", "constant"};
 
 // "8867123 tokens, 3f2a91c0": the shards' checksums stand for their contents.
-static void put_data(tern_strbuf *out, const char *key, const tern_token_set *set) {
+static void put_data(tern_strbuf *out, const char *key, const tern_token_set *set,
+                     tern_packing packing) {
     uint32_t sum = 0;
     uint64_t n_tokens = set ? tern_token_set_n_tokens(set) : 0;
     for (size_t i = 0; set && i < tern_token_set_n_shards(set); i++) {
@@ -22,13 +23,15 @@ static void put_data(tern_strbuf *out, const char *key, const tern_token_set *se
         const uint64_t parts[] = {s->n_tokens, s->n_documents, s->checksum};
         sum = tern_crc32(sum, parts, sizeof parts);
     }
-    tern_strbuf_printf(out, ",\"%s\":\"%llu tokens, %08x\"", key, (unsigned long long)n_tokens,
-                       sum);
+    // Checkpoints from before there was a choice have the first.
+    static const char *const packings[] = {"", ", bfd", ", none"};
+    tern_strbuf_printf(out, ",\"%s\":\"%llu tokens, %08x%s\"", key, (unsigned long long)n_tokens,
+                       sum, packings[packing]);
 }
 
 static void put_all_data(tern_strbuf *out, const tern_trainer *t) {
-    put_data(out, "data", t->data);
-    put_data(out, "held_out", t->valid);
+    put_data(out, "data", t->data, t->desc.packing);
+    put_data(out, "held_out", t->valid, t->desc.packing);
 }
 
 static void put_shape(tern_strbuf *out, const tern_config *c) {

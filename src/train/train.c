@@ -43,7 +43,9 @@ static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t 
         bool marked = t->marks[i] & TERN_TOKEN_BEGINS,
              follows = !(t->marks[i + 1] & TERN_TOKEN_BEGINS);
         bool begins = t->begins_by_marks ? marked : t->sequence[i] == t->end_id;
-        bool scored = !(t->marks[i + 1] & TERN_TOKEN_UNSCORED) && (follows || !t->begins_by_marks);
+        begins |= (t->marks[i] & TERN_TOKEN_PADDING) != 0; // each its own, the cheapest
+        bool scored = !(t->marks[i + 1] & (TERN_TOKEN_UNSCORED | TERN_TOKEN_PADDING)) &&
+                      (follows || !t->begins_by_marks);
         if (begins) start = in_run + i;
         t->ids[row + i] = t->sequence[i];
         targets[i] = scored ? t->sequence[i + 1] : -1;
@@ -386,10 +388,14 @@ static tern_status checkpoint(loop *l) {
 static tern_status find_share(tern_trainer *t, tern_token_set *set, int64_t n_tokens, double *share,
                               tern_error *err) {
     uint64_t n = tern_token_set_n_sequences(set), most = (uint64_t)(n_tokens / t->desc.seq_len);
-    int64_t n_scored = 0;
+    int64_t n_scored = 0, n_text = 0;
     if (n > most) n = most;
-    for (uint64_t i = 0; i < n; i++) TERN_TRY(fill_sequence(t, set, 0, i, 0, &n_scored, err));
-    *share = n ? (double)n_scored / ((double)n * t->desc.seq_len) : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        TERN_TRY(fill_sequence(t, set, 0, i, 0, &n_scored, err));
+        for (int32_t k = 1; k <= t->desc.seq_len; k++)
+            n_text += !(t->marks[k] & TERN_TOKEN_PADDING);
+    }
+    *share = n_text ? (double)n_scored / (double)n_text : 0;
     return TERN_OK;
 }
 
@@ -436,6 +442,10 @@ static tern_train_info info_of(const tern_trainer *t) {
         return i;
     }
     uint64_t per_epoch = tern_token_set_n_sequences(t->data);
+    tern_token_set_layout layout = tern_token_set_get_layout(t->data);
+    i.n_windows = per_epoch;
+    i.n_padding = layout.n_padding;
+    i.n_truncated = layout.n_truncated;
     i.n_epochs =
         (double)(t->desc.n_steps * (t->desc.batch_tokens / t->desc.seq_len)) / (double)per_epoch;
     return i;
@@ -524,6 +534,7 @@ tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
     TERN_NEED(desc->out);
     TERN_NEED_ENUM(desc->recipe, TERN_RECIPE_LLAMA);
     TERN_NEED_ENUM(desc->schedule, TERN_SCHEDULE_CONSTANT);
+    TERN_NEED_ENUM(desc->packing, TERN_PACKING_NONE);
     TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
     tern_status status = take_folder(desc, &lock, err);
     if (status == TERN_OK) status = tern_trainer_open(&l.t, desc, err);

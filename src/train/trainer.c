@@ -73,8 +73,10 @@ static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *in
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
     if (t->contrastive) return tern_contrastive_read(t, err);
-    tern_token_set_desc set = {
-        .seq_len = (uint32_t)d->seq_len, .seed = d->seed, .in_order = d->in_order};
+    tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len,
+                               .seed = d->seed,
+                               .in_order = d->in_order,
+                               .packing = d->packing};
     TERN_TRY(tern_token_set_open_folder(&t->data, d->data, "train", &set, err));
     if (!t->data)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no shards train-* in it", d->data);
@@ -84,6 +86,8 @@ static tern_status open_data(tern_trainer *t, tern_error *err) {
     t->end_id = info->end_id;
     t->data_has_spans = tern_token_set_has_spans(t->data);
     TERN_TRY(t->base ? open_base_tokenizer(t, info, err) : open_own_tokenizer(t, info, err));
+    TERN_TRY(tern_token_set_pack(t->data, !t->begins_by_marks, err));
+    if (t->valid) TERN_TRY(tern_token_set_pack(t->valid, !t->begins_by_marks, err));
     if (tern_token_set_n_sequences(t->data) == 0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: fewer than %d tokens", d->data, d->seq_len);
     return TERN_OK;
@@ -367,7 +371,7 @@ static tern_status open_speech(tern_trainer *t, tern_error *err) {
 }
 
 bool tern_trainer_masks(const tern_trainer *t) {
-    return t->begins_by_marks || t->assistant || t->data_has_spans;
+    return t->begins_by_marks || t->assistant || t->data_has_spans || t->desc.packing;
 }
 
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {

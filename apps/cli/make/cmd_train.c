@@ -88,6 +88,11 @@ static void print_tokens(const tern_train_info *i) {
     if (i->share < 1 && i->n_valid_tokens && i->valid_share == 0)
         fprintf(stderr, "; none of those held out, so there is no loss of these");
     if (i->share < 1) fputc('\n', stderr);
+    if (i->n_padding || i->n_truncated)
+        fprintf(stderr, "windows %llu: %.1f%% padding, %llu token%s of long documents left out\n",
+                (unsigned long long)i->n_windows,
+                100 * (double)i->n_padding / ((double)i->n_windows * i->seq_len),
+                (unsigned long long)i->n_truncated, many(i->n_truncated));
     fprintf(stderr, "plan    %lld step%s of %d tokens (sequences of %d): %s tokens, %.3g epochs\n",
             (long long)i->n_steps, many((uint64_t)i->n_steps), i->batch_tokens, i->seq_len,
             amount((double)i->n_steps * i->batch_tokens, a), i->n_epochs);
@@ -216,7 +221,7 @@ static int plot(const command *self, int argc, char **argv) {
 
 // Options whose targets in the desc have other types than the parser's.
 typedef struct train_args {
-    int recipe, schedule, n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context, seq_len;
+    int recipe, schedule, packing, n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
     int checkpoint_every, keep, batch_pairs, valid_pairs, pooling;
     int32_t sizes[8];
@@ -226,6 +231,7 @@ typedef struct train_args {
 static void take_args(tern_train_desc *d, const train_args *a) {
     d->recipe = (tern_recipe)a->recipe;
     d->schedule = (tern_schedule)a->schedule;
+    d->packing = (tern_packing)a->packing;
     d->n_layers = a->n_layers;
     d->n_embd = a->n_embd;
     d->n_heads = a->n_heads;
@@ -338,6 +344,8 @@ int cmd_train(const command *self, int argc, char **argv) {
          "of AdamW, 0: none (0.1; adapters: 0)", 0, 10},
         {0, "clip", OPTION_NUMBER, &a.clip, "C", "norm of the gradient at most, 0: any (1)"},
         {0, "seed", OPTION_SEED, &d.seed, "S", "of first weights and order (1)"},
+        {0, "packing", OPTION_CHOICE, &a.packing, "wrapped|bfd|none",
+         "documents into sequences: all text, cut; whole ones; one for each (wrapped)"},
         {0, "in-order", OPTION_FLAG, &d.in_order, NULL, "take the text in its order, not shuffled"},
         OPTIONS_GROUP("Machine and reports"),
         {0, "device", OPTION_NAME, &d.device, "cpu|webgpu", "where it runs (cpu)"},

@@ -19,6 +19,7 @@ Paths = Union[Path, Iterable[Path]]
 RECIPES = (("bitnet", c.TERN_RECIPE_BITNET), ("paper", c.TERN_RECIPE_PAPER), ("llama", c.TERN_RECIPE_LLAMA))
 SCHEDULES = (("auto", c.TERN_SCHEDULE_AUTO), ("two-stage", c.TERN_SCHEDULE_TWO_STAGE), ("cosine", c.TERN_SCHEDULE_COSINE),
              ("constant", c.TERN_SCHEDULE_CONSTANT))
+PACKINGS = (("wrapped", c.TERN_PACKING_WRAPPED), ("bfd", c.TERN_PACKING_BFD), ("none", c.TERN_PACKING_NONE))
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class TrainOptions(TypedDict, total=False):
     weight_decay: Optional[float]
     clip: Optional[float]
     seed: Optional[int]
+    packing: Optional[Literal["wrapped", "bfd", "none"]]  # of documents into sequences
     in_order: Optional[bool]
     log_every: Optional[int]  # steps
     valid_every: Optional[int]
@@ -92,7 +94,7 @@ class TrainOptions(TypedDict, total=False):
 
 MEMBERS = {"layers": "n_layers", "embd": "n_embd", "heads": "n_heads", "kv_heads": "n_kv_heads", "ff": "n_ff",
            "context": "n_context", "steps": "n_steps", "warmup": "n_warmup", "threads": "n_threads"}
-CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "pooling": POOLING}
+CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "packing": PACKINGS, "pooling": POOLING}
 MOST = {ctypes.c_int32: INT_MAX, ctypes.c_int: INT_MAX, ctypes.c_int64: 2**63 - 1, ctypes.c_uint64: 2**64 - 1}
 
 

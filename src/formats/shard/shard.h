@@ -29,6 +29,7 @@
 #define TERN_FORMATS_SHARD_H
 
 #include "base/file/out_set.h"
+#include "tern_train.h"
 
 #define TERN_SHARD_HEADER_BYTES 64
 #define TERN_SHARD_BLOCK_BYTES  ((uint32_t)1 << 18)
@@ -98,16 +99,18 @@ void tern_shard_writer_free(tern_shard_writer *w); // without finish: leaves not
 //
 // All tokens of all shards, in the order given, cut into *windows* of seq_len. Sequence i is window
 // p(i) and the one token after it, since the last input needs a target, too; an incomplete window
-// at the end is left out. p is a different permutation in each epoch, computed and not stored: it
+// at the end is left out. Or windows hold whole documents, one or as many as fit, and the rest of a
+// window is padding. p is a different permutation in each epoch, computed and not stored: it
 // needs no memory, only (epoch, index) has to be saved, and rank r of n takes the indices r, r + n,
 // r + 2n ...
 
 typedef struct tern_token_set tern_token_set;
 typedef struct tern_token_set_desc {
-    uint32_t seq_len; // tokens of an input
-    uint64_t seed;    // of the order
-    bool in_order;    // no shuffling: sequence i is window i (for validation)
-    bool check_all;   // check every block when opening
+    uint32_t seq_len;     // tokens of an input
+    uint64_t seed;        // of the order
+    bool in_order;        // no shuffling: sequence i is window i (for validation)
+    bool check_all;       // check every block when opening
+    tern_packing packing; // of documents into windows; others than WRAPPED call tern_token_set_pack
 } tern_token_set_desc;
 
 // The shards must agree in vocabulary, end token and tokenizer.
@@ -122,6 +125,14 @@ tern_status tern_shard_folder(tern_names *paths, const char *folder, const char 
 tern_status tern_token_set_open_folder(tern_token_set **out, const char *folder, const char *split,
                                        const tern_token_set_desc *desc, tern_error *err);
 void tern_token_set_close(tern_token_set *set);
+// Lays the documents out in windows, once, before any sequence is read. leads: the end token stands
+// before a document, as its first input; otherwise its first token does. Nothing to do for WRAPPED.
+tern_status tern_token_set_pack(tern_token_set *set, bool leads, tern_error *err);
+typedef struct tern_token_set_layout {
+    uint64_t n_padding;   // of an epoch: tokens of windows that no document fills
+    uint64_t n_truncated; // tokens of documents that are longer than a window, which are not read
+} tern_token_set_layout;
+tern_token_set_layout tern_token_set_get_layout(const tern_token_set *set);
 uint64_t tern_token_set_n_sequences(const tern_token_set *set); // of an epoch
 uint64_t tern_token_set_n_tokens(const tern_token_set *set);
 size_t tern_token_set_n_shards(const tern_token_set *set);
@@ -132,6 +143,7 @@ uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64
 enum tern_token_mark {
     TERN_TOKEN_BEGINS = 1,   // the first of a document
     TERN_TOKEN_UNSCORED = 2, // as a target
+    TERN_TOKEN_PADDING = 4,
 };
 // ids: [seq_len + 1], input ids[0..seq_len), targets ids[1..seq_len]. marks: for each of these a
 // sum of tern_token_mark, or NULL. Any number of threads.

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "formats/shard/shard.h"
+#include "formats/shard/shard_private.h"
 
 struct tern_token_set {
     tern_token_set_desc desc;
@@ -10,6 +11,11 @@ struct tern_token_set {
     uint64_t *firsts; // [n_shards + 1] index of each shard's first token in the whole text
     size_t n_shards;
     uint64_t n_sequences;
+    uint64_t *first_documents; // [n_shards + 1] index of each shard's first document
+    uint32_t capacity;         // tokens of documents that a window has room for
+    bool leads;
+    tern_token_pack pack; // for BFD
+    tern_token_set_layout layout;
 };
 
 // ---- The order ----------------------------------------------------------------------------------
@@ -56,6 +62,7 @@ static tern_status add_shard(tern_token_set *set, const char *path, tern_error *
         info->tokenizer_hash != other->tokenizer_hash)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: made with another tokenizer than %s", path,
                          other->path);
+    set->first_documents[i + 1] = set->first_documents[i] + info->n_documents;
     if (__builtin_add_overflow(set->firsts[i], info->n_tokens, &set->firsts[i + 1]))
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: too many tokens in all", path);
     return set->desc.check_all ? tern_shard_check(shard, 0, info->n_blocks, err) : TERN_OK;
@@ -69,8 +76,12 @@ static tern_status open_all(tern_token_set *set, const char *const *paths, size_
                          set->desc.seq_len);
     set->shards = tern_alloc_array(TERN_MEM_FILE, n_paths, sizeof *set->shards);
     set->firsts = tern_alloc_array(TERN_MEM_FILE, n_paths + 1, sizeof *set->firsts);
-    if (!set->shards || !set->firsts) return tern_fail_memory(err, n_paths * 16);
+    set->first_documents =
+        tern_alloc_array(TERN_MEM_FILE, n_paths + 1, sizeof *set->first_documents);
+    if (!set->shards || !set->firsts || !set->first_documents)
+        return tern_fail_memory(err, n_paths * 16);
     for (size_t i = 0; i < n_paths; i++) TERN_TRY(add_shard(set, paths[i], err));
+    if (set->desc.packing != TERN_PACKING_WRAPPED) return TERN_OK;
     uint64_t n = tern_token_set_n_tokens(set);
     set->n_sequences = n ? (n - 1) / set->desc.seq_len : 0;
     if (set->n_sequences == 0)
@@ -100,6 +111,8 @@ void tern_token_set_close(tern_token_set *set) {
     for (size_t i = 0; i < set->n_shards; i++) tern_shard_close(set->shards[i]);
     tern_free(set->shards);
     tern_free(set->firsts);
+    tern_free(set->first_documents);
+    tern_token_pack_free(&set->pack);
     tern_free(set);
 }
 
@@ -113,20 +126,67 @@ bool tern_token_set_has_spans(const tern_token_set *set) {
 }
 tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i) { return set->shards[i]; }
 
-// ---- Sequences ----------------------------------------------------------------------------------
+// ---- Documents in windows -----------------------------------------------------------------------
 
-// The shard that holds a token of the whole text.
-static size_t shard_of(const tern_token_set *set, uint64_t token) {
-    size_t low = 0, high = set->n_shards; // firsts[low] <= token < firsts[high]
+// The part that holds index x: firsts[low] <= x < firsts[low + 1].
+static size_t part_of(const uint64_t *firsts, size_t n, uint64_t x) {
+    size_t low = 0, high = n;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (set->firsts[middle] <= token)
+        if (firsts[middle] <= x)
             low = middle;
         else
             high = middle;
     }
     return low;
 }
+
+static void list_lengths(tern_token_set *set, uint32_t *lengths) {
+    for (size_t i = 0, at = 0; i < set->n_shards; i++) {
+        const tern_shard *s = set->shards[i];
+        for (uint64_t d = 0; d < tern_shard_get_info(s)->n_documents; d++, at++) {
+            uint64_t n = tern_shard_document(s, d + 1) - tern_shard_document(s, d);
+            uint64_t kept = n < set->capacity ? n : set->capacity;
+            set->layout.n_truncated += n - kept;
+            if (lengths) lengths[at] = (uint32_t)kept;
+        }
+    }
+}
+
+static tern_status pack_tightly(tern_token_set *set, uint64_t n, tern_error *err) {
+    if (n > UINT32_MAX - 2)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "%s: %llu documents are too many to pack; take them wrapped",
+                         tern_shard_get_info(set->shards[0])->path, (unsigned long long)n);
+    uint32_t *lengths = tern_alloc_array(TERN_MEM_FILE, (size_t)n + 1, sizeof *lengths);
+    if (!lengths) return tern_fail_memory(err, n * sizeof *lengths);
+    list_lengths(set, lengths);
+    tern_status status = tern_token_pack_make(&set->pack, lengths, (uint32_t)n, set->capacity, err);
+    tern_free(lengths);
+    set->n_sequences = set->pack.n_windows;
+    return status;
+}
+
+tern_status tern_token_set_pack(tern_token_set *set, bool leads, tern_error *err) {
+    uint64_t n = set->first_documents[set->n_shards];
+    if (set->desc.packing == TERN_PACKING_WRAPPED) return TERN_OK;
+    set->leads = leads;
+    set->capacity = set->desc.seq_len + !leads;
+    set->n_sequences = n;
+    if (set->desc.packing == TERN_PACKING_NONE)
+        list_lengths(set, NULL);
+    else
+        TERN_TRY(pack_tightly(set, n, err));
+    set->layout.n_padding =
+        set->n_sequences * set->capacity - (tern_token_set_n_tokens(set) - set->layout.n_truncated);
+    if (set->n_sequences) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there are no documents in it",
+                     tern_shard_get_info(set->shards[0])->path);
+}
+
+tern_token_set_layout tern_token_set_get_layout(const tern_token_set *set) { return set->layout; }
+
+// ---- Sequences ----------------------------------------------------------------------------------
 
 static void mark(const tern_shard *s, uint64_t first, uint64_t n, uint8_t *marks) {
     uint64_t document = tern_shard_document_at(s, first), at, end = first + n;
@@ -140,15 +200,49 @@ static void mark(const tern_shard *s, uint64_t first, uint64_t n, uint8_t *marks
     }
 }
 
+// As much of a document as there is room for.
+static tern_status read_document(tern_token_set *set, uint64_t document, uint64_t room,
+                                 int32_t *ids, uint8_t *marks, uint64_t *n, tern_error *err) {
+    size_t i = part_of(set->first_documents, set->n_shards, document);
+    uint64_t d = document - set->first_documents[i];
+    uint64_t first = tern_shard_document(set->shards[i], d);
+    *n = tern_shard_document(set->shards[i], d + 1) - first;
+    if (*n > room) *n = room;
+    if (marks) mark(set->shards[i], first, *n, marks);
+    return tern_shard_read(set->shards[i], first, *n, ids, err);
+}
+
+static tern_status read_documents(tern_token_set *set, uint64_t window, int32_t *ids,
+                                  uint8_t *marks, tern_error *err) {
+    uint64_t n_all = (uint64_t)set->desc.seq_len + 1, at = set->leads, n;
+    int32_t end = tern_shard_get_info(set->shards[0])->end_id;
+    bool packed = set->desc.packing == TERN_PACKING_BFD;
+    uint64_t first = packed ? set->pack.firsts[window] : window;
+    uint64_t last = packed ? set->pack.firsts[window + 1] : window + 1;
+    if (marks) memset(marks, 0, n_all);
+    ids[0] = end < 0 ? 0 : end;
+    for (uint64_t k = first; k < last; k++, at += n)
+        TERN_TRY(read_document(set, packed ? set->pack.documents[k] : k, n_all - at, ids + at,
+                               marks ? marks + at : NULL, &n, err));
+    for (; at < n_all; at++) {
+        ids[at] = end < 0 ? 0 : end;
+        if (marks) marks[at] = TERN_TOKEN_PADDING;
+    }
+    return TERN_OK;
+}
+
 tern_status tern_token_set_sequence(tern_token_set *set, uint64_t epoch, uint64_t index,
                                     int32_t *ids, uint8_t *marks, tern_error *err) {
     if (index >= set->n_sequences)
         return tern_fail(err, TERN_ERR_ARGUMENT, "sequence %llu of %llu is not there",
                          (unsigned long long)index, (unsigned long long)set->n_sequences);
-    uint64_t token = tern_token_set_window(set, epoch, index) * set->desc.seq_len;
+    uint64_t window = tern_token_set_window(set, epoch, index);
+    if (set->desc.packing != TERN_PACKING_WRAPPED)
+        return read_documents(set, window, ids, marks, err);
+    uint64_t token = window * set->desc.seq_len;
     uint64_t n_left = (uint64_t)set->desc.seq_len + 1;
     if (marks) memset(marks, 0, n_left);
-    for (size_t i = shard_of(set, token); n_left > 0; i++) {
+    for (size_t i = part_of(set->firsts, set->n_shards, token); n_left > 0; i++) {
         uint64_t first = token - set->firsts[i], n = set->firsts[i + 1] - token;
         if (n > n_left) n = n_left;
         if (n == 0) continue; // an empty shard
