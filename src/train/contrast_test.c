@@ -28,7 +28,7 @@ static void write_pairs(const char *path, bool held_out) {
         if (i % 3 == 0) tern_strbuf_puts(&text, ",\"negatives\":[\"the answer is none.\"]");
         tern_strbuf_puts(&text, "}\n");
     }
-    write_file(path, text.ptr, text.len);
+    test_write(path, text.ptr, text.len);
     tern_strbuf_free(&text);
 }
 
@@ -221,7 +221,7 @@ static void refuses(const char *lines, const char *why) {
     found f;
     tern_error err = {0};
     tern_train_desc d = small_pairs(&p, "contrast_refused", &f);
-    write_file(p.pairs, lines, strlen(lines));
+    test_write(p.pairs, lines, strlen(lines));
     d.batch_pairs = 2;
     tern_status status = tern_train(&d, &err);
     CHECK_MSG(status != TERN_OK && strstr(err.message, why), "%s: %s", why, err.message);

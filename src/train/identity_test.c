@@ -406,7 +406,7 @@ TEST(training_begins_with_no_model_that_is_not_finite) {
     REQUIRE(hit != NULL);
     memcpy(hit, &(float){NAN}, sizeof(float));
     tern_file_close(file);
-    write_file(model, bytes.ptr, bytes.len);
+    test_write(model, bytes.ptr, bytes.len);
     tern_strbuf_free(&bytes);
     snprintf(out, sizeof out, "%s", test_tmp("train_init_out"));
     d.init = model;

@@ -179,7 +179,7 @@ TEST(training_takes_the_tokenizer_of_a_gguf_along) {
         else
             small_sentencepiece(&json);
         snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-        write_file(path, json.ptr, json.len);
+        test_write(path, json.ptr, json.len);
         tern_strbuf_free(&json);
         for (int i = 0; i < 2; i++) {
             snprintf(data[i], sizeof data[i], "%s%d%d", test_tmp("gguf_data"), kind, i);

@@ -128,12 +128,6 @@ TEST(saved_sessions_end_where_the_timeline_does) {
     }
 }
 
-static void write_file(const char *path, const char *bytes, size_t n) {
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fwrite(bytes, 1, n, f) == n);
-    if (f) fclose(f);
-}
-
 static void refuse(opened *o, const char *path, const char *why) {
     tern_error err = {0};
     CHECK(tern_session_load(o->session, path, &err) != TERN_OK);
@@ -156,13 +150,13 @@ TEST(saved_sessions_that_are_not_whole_are_refused) {
         REQUIRE(bytes != NULL && n > 40 + 131 * 4 + 200);
         for (size_t k = 0; k < 100; k++) { // cut
             size_t at = k < 50 ? k * 2 : n * k / 100;
-            write_file(bad, bytes, at);
+            test_write(bad, bytes, at);
             CHECK(tern_session_load(o.session, bad, &err) != TERN_OK);
         }
         for (size_t k = 0; k < 200; k++) { // changed
             size_t at = k < 100 ? k * 7 : n * k / 200 + k % 2;
             bytes[at] ^= 4;
-            write_file(bad, bytes, n);
+            test_write(bad, bytes, n);
             CHECK_MSG(tern_session_load(o.session, bad, &err) != TERN_OK, "a change at %zu", at);
             bytes[at] ^= 4;
         }
@@ -175,17 +169,17 @@ TEST(saved_sessions_that_are_not_whole_are_refused) {
                        {2000, "its states have another"}};
         for (size_t k = 0; k < sizeof changes / sizeof *changes; k++) {
             bytes[changes[k].at] ^= 1;
-            write_file(bad, bytes, n);
+            test_write(bad, bytes, n);
             refuse(&o, bad, changes[k].why);
             bytes[changes[k].at] ^= 1;
         }
-        write_file(bad, bytes, n - 9);
+        test_write(bad, bytes, n - 9);
         refuse(&o, bad, "ends too early");
         char *more = malloc(n + 1);
         REQUIRE(more != NULL);
         memcpy(more, bytes, n);
         more[n] = 0;
-        write_file(bad, more, n + 1);
+        test_write(bad, more, n + 1);
         refuse(&o, bad, "more in it");
         CHECK(scores(&o, o.session, 20, 30, &n_reused) != 0 && (i > 0 || n_reused == 20));
         REQUIRE_OK(tern_session_load(o.session, path, &err), err);
@@ -218,7 +212,7 @@ TEST(saved_sessions_of_other_models_are_refused) {
     char *bytes = test_read(families[2].path, &size);
     REQUIRE(bytes != NULL);
     bytes[size - 64] ^= 1;
-    write_file(copy, bytes, size);
+    test_write(copy, bytes, size);
     free(bytes);
     const family changed = {"changed", copy, families[2].kv_type};
     if (!open_family(&o, &families[2]) || !grow(&o, 30)) return;

@@ -336,11 +336,6 @@ static void close_slots(schedule *s) { // in which nothing runs
     slots_close(&s->slots);
 }
 
-static void write_file(const char *path, const char *bytes, size_t n) {
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-}
-
 // A byte of a file is another one, or the file ends early.
 static void damage(schedule *s, const char *name) {
     char *path = tern_path_join(s->folder, name);
@@ -348,7 +343,7 @@ static void damage(schedule *s, const char *name) {
     char *bytes = test_read(path, &n);
     if (bytes && n > 0) {
         bytes[draw((uint32_t)n)] ^= (char)(1 << draw(8));
-        write_file(path, bytes, draw(4) ? n : draw((uint32_t)n));
+        test_write(path, bytes, draw(4) ? n : draw((uint32_t)n));
         s->n_damaged++;
     }
     free(bytes);
@@ -360,7 +355,7 @@ static void confuse(schedule *s, const char *name, const char *other) {
     char *path = tern_path_join(s->folder, name), *from = tern_path_join(s->folder, other);
     size_t n;
     char *bytes = test_read(from, &n);
-    if (bytes) write_file(path, bytes, n);
+    if (bytes) test_write(path, bytes, n);
     free(bytes);
     tern_free(path);
     tern_free(from);
@@ -621,7 +616,7 @@ TEST(serve_prefixes_are_looked_for_while_memory_fails) {
         char name[80];
         snprintf(name, sizeof name, "tern-prefix-%016x-%016x.session", 1, i);
         char *path = tern_path_join(folder, name);
-        write_file(path, name, sizeof name);
+        test_write(path, name, sizeof name);
         tern_free(path);
     }
     look_through(f, 1000); // what it grows once is there

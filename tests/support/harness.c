@@ -81,6 +81,13 @@ char *test_read(const char *path, size_t *n) {
     return bytes;
 }
 
+const char *test_write(const char *path, const char *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    const bool ok = f && fwrite(bytes, 1, n, f) == n;
+    CHECK_MSG(f && fclose(f) == 0 && ok, "%s cannot be written", path);
+    return path;
+}
+
 static void make_folder(char *folder, size_t size, const char *base) {
     snprintf(folder, size, "%s/tern-test-XXXXXX", base);
     if (mkdtemp(folder)) return;

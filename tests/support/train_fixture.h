@@ -14,13 +14,6 @@
 #include "tests/support/shard_fixture.h"
 #include "train/trainer.h"
 
-static inline void write_file(const char *path, const char *bytes, size_t n) {
-    FILE *f = fopen(path, "wb");
-    REQUIRE(f != NULL);
-    CHECK(fwrite(bytes, 1, n, f) == n);
-    fclose(f);
-}
-
 // Documents that count: easy to learn, different enough to need more than the last token.
 static inline void write_shard(const char *path, const tern_tokenizer *t, int first,
                                int n_documents) {
@@ -56,7 +49,7 @@ static inline void make_data_in(const char *folder) {
     small_byte_level(&json, SMALL_LLAMA3, false);
     mkdir(folder, 0777);
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    write_file(path, json.ptr, json.len);
+    test_write(path, json.ptr, json.len);
     tern_strbuf_free(&json);
     REQUIRE_OK(tern_file_open(&file, folder, &err), err);
     REQUIRE_OK(tern_tokenizer_open(&t, file, &err), err);

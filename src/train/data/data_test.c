@@ -18,16 +18,6 @@
 #include <zlib.h>
 #endif
 
-static const char *write_text(const char *name, const char *text, size_t n) {
-    const char *path = test_tmp(name);
-    FILE *f = fopen(path, "wb");
-    if (f) {
-        fwrite(text, 1, n, f);
-        fclose(f);
-    }
-    return path;
-}
-
 // A path that lasts: those of test_tmp are overwritten by later ones.
 typedef struct kept {
     char path[600];
@@ -79,7 +69,7 @@ static void check_list(const tern_data_source *source, const char *expected) {
 
 static void check_text(const char *name, const char *text, const char *separator,
                        const char *expected) {
-    const char *path = write_text(name, text, strlen(text));
+    const char *path = test_write(test_tmp(name), text, strlen(text));
     tern_data_source source = {.paths = &path, .n_paths = 1, .separator = separator};
     check_list(&source, expected);
 }
@@ -112,7 +102,7 @@ TEST(documents_come_from_lines_of_json) {
                "[plain \xC3\xA9][{\"add_generation_prompt\":false,\"messages\":["
                "{\"role\":\"user\",\"content\":\"Hi\"},"
                "{\"role\":\"assistant\",\"content\":\"Hello\\n\"}]}Hi\nHello\n\n][last]");
-    const char *path = write_text("c.jsonl", "{\"story\": \"s\"}", 14);
+    const char *path = test_write(test_tmp("c.jsonl"), "{\"story\": \"s\"}", 14);
     tern_data_source source = {.paths = &path, .n_paths = 1, .field = "story"};
     check_list(&source, "[s]");
 }
@@ -126,7 +116,7 @@ TEST(documents_in_lines_of_json_are_cut_like_others) {
         tern_strbuf_puts(&text, i % 8 == 7 ? "a story\\n" : "a story ");
     tern_strbuf_puts(&text, "\"}\n{\"text\": \"last\"}\n");
     REQUIRE(!text.failed);
-    const char *path = write_text("long.jsonl", text.ptr, text.len);
+    const char *path = test_write(test_tmp("long.jsonl"), text.ptr, text.len);
     tern_data_source source = {.paths = &path, .n_paths = 1};
     tern_documents *d;
     tern_error err = {0};
@@ -169,7 +159,7 @@ TEST(documents_name_the_line_that_is_wrong) {
         {"{\"messages\": [{\"role\": \"u\\u0000\", \"content\": \"\"}]}", "a message without"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *path = write_text("d.jsonl", cases[i].text, strlen(cases[i].text));
+        const char *path = test_write(test_tmp("d.jsonl"), cases[i].text, strlen(cases[i].text));
         tern_data_source source = {.paths = &path, .n_paths = 1};
         tern_strbuf got = {0};
         tern_error err = {0};
@@ -227,11 +217,11 @@ TEST(documents_of_a_folder_come_in_the_order_of_names) {
     const char *folder = test_tmp("texts");
     mkdir(folder, 0777);
     mkdir(test_tmp("texts/m"), 0777);
-    write_text("texts/z.txt", "z", 1);
-    write_text("texts/a.jsonl", "{\"text\":\"a\"}", 12);
-    write_text("texts/m/inner.txt", "inner", 5);
-    write_text("texts/b.json", "[{\"text\":\"b\"}]", 14);
-    write_text("texts/readme.md", "not read", 8);
+    test_write(test_tmp("texts/z.txt"), "z", 1);
+    test_write(test_tmp("texts/a.jsonl"), "{\"text\":\"a\"}", 12);
+    test_write(test_tmp("texts/m/inner.txt"), "inner", 5);
+    test_write(test_tmp("texts/b.json"), "[{\"text\":\"b\"}]", 14);
+    test_write(test_tmp("texts/readme.md"), "not read", 8);
     tern_data_source source = {.paths = &folder, .n_paths = 1};
     check_list(&source, "[a][b][inner][z]");
     const char *named = test_tmp("texts/readme.md"); // unless it is named
@@ -249,7 +239,7 @@ TEST(documents_that_are_too_long_are_cut_after_a_line) {
     size_t n = TERN_DOCUMENT_MAX * 5 / 2, n_pieces = 0, n_total = 0;
     char *text = malloc(n);
     for (size_t i = 0; i < n; i++) text[i] = i % 50 == 49 ? '\n' : 'x';
-    const char *path = write_text("long.txt", text, n);
+    const char *path = test_write(test_tmp("long.txt"), text, n);
     tern_data_source source = {.paths = &path, .n_paths = 1};
     tern_documents *d;
     tern_error err = {0};
@@ -284,12 +274,12 @@ TEST(documents_are_unpacked) {
     tern_error err = {0};
     REQUIRE_OK(list(&source, &got, &err), err);
     CHECK(strstr(got.ptr, "0 0 end][0 1 2 3 ") && strstr(got.ptr, " 29999 end]"));
-    const char *cut = write_text("cut.txt.gz", packed.ptr, packed.len - 5);
+    const char *cut = test_write(test_tmp("cut.txt.gz"), packed.ptr, packed.len - 5);
     source.paths = &cut;
     CHECK(list(&source, &got, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "cut.txt.gz: the compressed file is cut off"), "%s", err.message);
     packed.ptr[packed.len / 2] ^= 0x55;
-    const char *bad = write_text("bad.txt.gz", packed.ptr, packed.len);
+    const char *bad = test_write(test_tmp("bad.txt.gz"), packed.ptr, packed.len);
     source.paths = &bad;
     CHECK(list(&source, &got, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "bad.txt.gz: the compressed file is damaged"), "%s", err.message);
@@ -484,7 +474,7 @@ TEST(data_build_makes_shards_that_hold_each_text_once) {
                                  .licence = "CC0 \"x\""};
     tern_data_build_stats stats;
     mkdir(out.path, 0777);
-    write_text("built/valid-00001.tern", "old", 3); // of an earlier build: must go
+    test_write(test_tmp("built/valid-00001.tern"), "old", 3); // of an earlier build: must go
     REQUIRE_OK(tern_data_build(out.path, &desc, &stats, &err), err);
     CHECK(access(test_tmp("built/valid-00001.tern"), F_OK) != 0);
     CHECK(stats.n_read == 240 && stats.n_same == 20 && stats.n_near == 20);
@@ -526,7 +516,7 @@ TEST(data_build_wraps_chats_with_special_tokens) {
     tern_error err = {0};
     make_corpus(text.path);
     REQUIRE_OK(make_tokenizer(text.path, tok.path, &err), err);
-    const char *chats = write_text("chats.jsonl", chat, sizeof chat - 1);
+    const char *chats = test_write(test_tmp("chats.jsonl"), chat, sizeof chat - 1);
     tern_data_build_desc desc = {.source = {.paths = &chats, .n_paths = 1}, .tokenizer = tok.path};
     tern_data_build_stats stats;
     tern_shard *s;
@@ -574,7 +564,7 @@ TEST(data_inspect_reports_and_refuses) {
     tern_json_free(&doc);
     tern_strbuf bytes = read_text(shard.path);
     bytes.ptr[bytes.len / 2] ^= 4;
-    write_text("inspected/train-00000.tern", bytes.ptr, bytes.len);
+    test_write(test_tmp("inspected/train-00000.tern"), bytes.ptr, bytes.len);
     CHECK(tern_data_inspect(shard.path, NULL, collect, &report, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "train-00000.tern: block 0 of"), "%s", err.message);
     tern_strbuf_free(&bytes);
@@ -590,8 +580,8 @@ TEST(data_holds_out_whole_files) {
     const char *path = texts.path, *other = others.path;
     tern_error err = {0};
     tern_data_build_stats s;
-    write_text("learn.txt", train, sizeof train - 1);
-    write_text("held.txt", held, sizeof held - 1);
+    test_write(test_tmp("learn.txt"), train, sizeof train - 1);
+    test_write(test_tmp("held.txt"), held, sizeof held - 1);
     tern_data_tokenizer_desc learn = {.source = {.paths = &path, .n_paths = 1}, .n_vocab = 262};
     REQUIRE_OK(tern_data_tokenizer(test_tmp("held-tok/"), &learn, NULL, &err), err);
     tern_data_build_desc desc = {
@@ -609,8 +599,8 @@ TEST(data_gives_back_all_memory_when_it_fails) {
     kept texts = keep("few.txt"), chats = keep("few.jsonl"), tok = keep("few");
     const char *paths[2] = {texts.path, chats.path};
     tern_error err = {0};
-    write_text("few.txt", text, sizeof text - 1);
-    write_text("few.jsonl", chat, sizeof chat - 1);
+    test_write(test_tmp("few.txt"), text, sizeof text - 1);
+    test_write(test_tmp("few.jsonl"), chat, sizeof chat - 1);
     for (int what = 0; what < 3; what++) {
         size_t before = tern_mem_get_stats().total_now;
         for (uint64_t n = 1;; n++) {
