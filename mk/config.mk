@@ -67,7 +67,7 @@ obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 STORE_SRC   := $(filter-out %_test.c %/store_none.c,$(wildcard src/store/*.c))
 IMAGE_SRC := $(addprefix src/media/image_,jpeg.c png.c webp.c gif.c)
 ifeq ($(ZLIB),1)
-$(call obj,src/train/data/data_stream.c src/train/data/data_test.c fuzz/texts/documents_fuzz.c apps/serve/request/long_body.c): ALL_CFLAGS += -DTERN_ZLIB=1 $(call cflags_of,gz)
+$(call obj,src/train/data/data_stream.c src/train/data/data_documents_test.c fuzz/texts/documents_fuzz.c apps/serve/request/long_body.c): ALL_CFLAGS += -DTERN_ZLIB=1 $(call cflags_of,gz)
 LIBS += $(call libs_of,gz)
 endif
 ifeq ($(SQLITE),1)
