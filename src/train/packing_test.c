@@ -36,7 +36,7 @@ static bool make_lengths(char *folder, size_t size, bool leads) {
         mkdir(tokenizer, 0777);
         small_byte_level(&json, SMALL_LLAMA3, false);
         snprintf(path, sizeof path, "%s/tokenizer.json", tokenizer);
-        write_file(path, json.ptr, json.len);
+        test_write(path, json.ptr, json.len);
         tern_strbuf_free(&json);
     }
     tern_data_build_desc build = {.source = {.paths = &source, .n_paths = 1},
