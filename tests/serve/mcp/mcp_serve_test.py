@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The Model Context Protocol as tern speaks it: tern mcp through its pipes, tern serve --mcp over HTTP.
 
-    tests/serve/mcp_serve_test.py TERN [NAME]     the tests with NAME in their names
+    tests/serve/mcp/mcp_serve_test.py TERN [NAME]     the tests with NAME in their names
 
-The rules of the protocol itself are in tests/serve/mcp_test.c, the official clients in tests/serve/mcp_clients.mjs.
+The rules of the protocol itself are in tests/serve/mcp/mcp_test.c, the official clients in tests/serve/mcp/mcp_clients.mjs.
 """
 import atexit
 import contextlib
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import serve_test
 from serve_test import MODEL, PATIENCE, PROMPT, TERN, Server, check, run
 

@@ -1,7 +1,7 @@
 // The two official clients of the Model Context Protocol, one of each era, against tern mcp and tern serve --mcp, and the
-// protocol's conformance suites against the same server with the tools that they call (tests/serve/mcp_fixture.c):
+// protocol's conformance suites against the same server with the tools that they call (tests/serve/mcp/mcp_fixture.c):
 //
-//     node tests/serve/mcp_clients.mjs TERN FIXTURE FOLDER
+//     node tests/serve/mcp/mcp_clients.mjs TERN FIXTURE FOLDER
 //
 // FOLDER has node_modules with the clients, and the suites in conformance1 and conformance2 (`make test-clients` puts
 // them there). Needs node 22.
@@ -12,7 +12,7 @@ import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
-import { startServer } from "./start_server.mjs";
+import { startServer } from "../start_server.mjs";
 
 const [tern, fixture, folder] = process.argv.slice(2);
 const require = createRequire(resolve(folder, "package.json"));
