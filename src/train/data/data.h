@@ -99,9 +99,8 @@ typedef struct tern_token_spans { // in rising order, apart from each other
 typedef struct tern_left_out {
     const tern_template *template;
     const tern_tokenizer *tokenizer;
-    const tern_assistant *assistant; // NULL: the template does not mark answers
-    tern_str request;                // tern_data_chat.request
-    const uint32_t *messages;        // [n_messages], rising
+    tern_str request;         // tern_data_chat.request
+    const uint32_t *messages; // [n_messages], rising
     size_t n_messages;
 } tern_left_out;
 // Their tokens among `ids`, those of the request. TERN_ERR_FORMAT: they cannot be found.

@@ -47,9 +47,7 @@ typedef struct builder {
     tern_data_build_stats *stats;
     tern_file *file;
     tern_tokenizer *tokenizer;
-    tern_template *template;   // loaded at the first chat
-    tern_assistant *assistant; // at the first with messages that are not learnt; NULL: no marks
-    bool knows_assistant;
+    tern_template *template; // loaded at the first chat
     tern_shard_desc shard;
     tern_out_set out;
     int32_t begin_id; // put in front of a document, -1: none
@@ -189,14 +187,7 @@ static tern_status note_left_out(builder *b, job *j, const tern_data_chat *chat)
     memcpy(b->left_out + b->n_left_out, chat->left_out, chat->n_left_out * sizeof *b->left_out);
     b->n_left_out += chat->n_left_out;
     if (!b->pass) b->stats->n_left_out += chat->n_left_out;
-    if (b->knows_assistant) return TERN_OK;
-    b->knows_assistant = true;
-    tern_error why = {0};
-    if (tern_assistant_open(&b->assistant, b->file, b->tokenizer, &why) == TERN_OK) return TERN_OK;
-    tern_assistant_close(b->assistant);
-    b->assistant = NULL;
-    if (why.status == TERN_ERR_MEMORY && b->err) *b->err = why;
-    return why.status == TERN_ERR_MEMORY ? why.status : TERN_OK;
+    return TERN_OK;
 }
 
 // Remembers for each document whether it is in the training text, or looks that up.
@@ -280,7 +271,6 @@ static tern_status find_left_out(const builder *b, job *j, tern_error *err) {
     tern_error why = {0};
     tern_left_out l = {.template = b->template,
                        .tokenizer = b->tokenizer,
-                       .assistant = b->assistant,
                        .request = {b->texts.ptr + j->request, j->n_request},
                        .messages = b->left_out + j->left_out,
                        .n_messages = j->n_left_out};
@@ -498,7 +488,6 @@ static void close_builder(builder *b) {
         tern_free(b->jobs[i].spans.list);
     }
     tern_free(b->left_out);
-    tern_assistant_close(b->assistant);
     tern_free(b->sketchers);
     tern_free(b->errors);
     tern_free(b->jobs);

@@ -3,8 +3,8 @@
 // A template may write a message anywhere and in any form, so it is asked: the chat is rendered
 // twice more, with another text instead of the message, and what all three have in common, in front
 // and at the end, is not the message's. Two texts, since the message may begin or end as one of
-// them. Then the span grows to the answers that it touches, as --assistant-only finds them: to
-// what the template itself writes there ("<think>"), and to the token that ends the turn.
+// them. An assistant's begins where a model that is asked for it would go on, which is before what
+// the template writes into it ("<think>"). The token that ends it belongs to it.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -13,7 +13,7 @@
 #include "session/session.h"
 #include "train/data/data.h"
 
-// Text to render for one chat: each message costs two times the whole.
+// Text to render for one chat: each message costs four times the whole at most.
 #define RENDER_BYTES_MAX ((size_t)1 << 30)
 
 // ---- The chat with another text in a message ----------------------------------------------------
@@ -30,37 +30,46 @@ static void put_other(tern_json_writer *w, const tern_json_doc *doc, const tern_
     tern_json_close(w, '}');
 }
 
-static void put_messages(tern_json_writer *w, const tern_json_doc *doc, uint32_t other,
-                         const char *text) {
+// How the chat is rendered.
+typedef struct variant {
+    uint32_t message;
+    const char *text; // instead of the message; NULL: the chat ends before it
+    bool asks;        // with the mark that makes the model answer
+} variant;
+
+static void put_messages(tern_json_writer *w, const tern_json_doc *doc, const variant *v) {
     const tern_json *list = tern_json_get(doc, tern_json_root(doc), "messages");
     uint32_t i = 0;
     tern_json_open(w, "messages", '[');
-    for (const tern_json *m = tern_json_first(doc, list); m; m = tern_json_next(doc, list, m), i++)
-        if (i == other)
-            put_other(w, doc, m, text);
+    for (const tern_json *m = tern_json_first(doc, list); m && (v->text || i < v->message);
+         m = tern_json_next(doc, list, m), i++)
+        if (i == v->message)
+            put_other(w, doc, m, v->text);
         else
             tern_json_put_value(w, NULL, doc, m);
     tern_json_close(w, ']');
 }
 
-static void put_request(tern_strbuf *out, const tern_json_doc *doc, uint32_t other,
-                        const char *text) {
+static void put_request(tern_strbuf *out, const tern_json_doc *doc, const variant *v) {
     tern_json_writer w = {.out = out};
     const tern_json *root = tern_json_root(doc);
     tern_json_open(&w, NULL, '{');
     for (const tern_json *key = tern_json_first(doc, root); key;
-         key = tern_json_next(doc, root, key))
-        if (!tern_str_is(tern_json_str(key), "messages"))
-            tern_json_put_member(&w, tern_json_str(key), doc, tern_json_value_of(doc, key));
-    put_messages(&w, doc, other, text);
+         key = tern_json_next(doc, root, key)) {
+        tern_str name = tern_json_str(key);
+        if (!tern_str_is(name, "messages") && !tern_str_is(name, "add_generation_prompt"))
+            tern_json_put_member(&w, name, doc, tern_json_value_of(doc, key));
+    }
+    tern_json_put_bool(&w, "add_generation_prompt", v->asks);
+    put_messages(&w, doc, v);
     tern_json_close(&w, '}');
 }
 
-static tern_status encode_other(const tern_left_out *l, const tern_json_doc *doc, uint32_t other,
-                                const char *text, tern_ids *out, tern_error *err) {
+static tern_status encode(const tern_left_out *l, const tern_json_doc *doc, const variant *v,
+                          tern_ids *out, tern_error *err) {
     tern_strbuf request = {0}, rendered = {0};
     out->n = 0;
-    put_request(&request, doc, other, text);
+    put_request(&request, doc, v);
     tern_status status = request.failed ? tern_fail_memory(err, request.len) : TERN_OK;
     if (status == TERN_OK)
         status = tern_template_chat_json(l->template, l->tokenizer, request.ptr, request.len,
@@ -69,15 +78,6 @@ static tern_status encode_other(const tern_left_out *l, const tern_json_doc *doc
     if (status == TERN_OK)
         status = tern_chat_encode(l->tokenizer,
                                   (tern_str){tern_strbuf_text(&rendered), rendered.len}, out, err);
-    if (status == TERN_ERR_ARGUMENT ||
-        status == TERN_ERR_FORMAT) { // what err says is the template's
-        tern_strbuf why = {0};
-        tern_strbuf_printf(&why,
-                           "where message %u is, which is not to be learnt, cannot be found: %s",
-                           other + 1, err ? err->message : "");
-        status = tern_fail(err, TERN_ERR_FORMAT, "%s", tern_strbuf_text(&why));
-        tern_strbuf_free(&why);
-    }
     tern_strbuf_free(&request);
     tern_strbuf_free(&rendered);
     return status;
@@ -85,43 +85,68 @@ static tern_status encode_other(const tern_left_out *l, const tern_json_doc *doc
 
 // ---- What differs -------------------------------------------------------------------------------
 
-static void narrow(const tern_ids *ids, const tern_ids *other, size_t *n_before, size_t *n_after) {
-    size_t n = ids->n < other->n ? ids->n : other->n, before = 0, after = 0;
-    while (before < n && ids->ids[before] == other->ids[before]) before++;
-    while (after < n && ids->ids[ids->n - 1 - after] == other->ids[other->n - 1 - after]) after++;
-    if (before < *n_before) *n_before = before;
-    if (after < *n_after) *n_after = after;
+static size_t n_same_before(const tern_ids *a, const tern_ids *b) {
+    size_t n = 0;
+    while (n < a->n && n < b->n && a->ids[n] == b->ids[n]) n++;
+    return n;
 }
 
-// says[i]: token i is an assistant's; NULL: not known.
-static tern_token_span grow(const tern_left_out *l, const tern_ids *ids, const uint8_t *says,
-                            tern_token_span s) {
-    bool inside = says && (s.end > s.first ? says[s.end - 1] : s.end < ids->n && says[s.end]);
-    while (says && s.first > 0 && says[s.first - 1] &&
-           !tern_tokenizer_is_end(l->tokenizer, ids->ids[s.first - 1]))
-        s.first--;
-    while (inside && s.end < ids->n && says[s.end] &&
-           !tern_tokenizer_is_end(l->tokenizer, ids->ids[s.end]))
-        s.end++;
-    if (s.end < ids->n && tern_tokenizer_is_end(l->tokenizer, ids->ids[s.end])) s.end++;
-    return s;
+static size_t n_same_after(const tern_ids *a, const tern_ids *b) {
+    size_t n = 0;
+    while (n < a->n && n < b->n && a->ids[a->n - 1 - n] == b->ids[b->n - 1 - n]) n++;
+    return n;
 }
 
-static tern_status find_spoken(const tern_left_out *l, const tern_ids *ids, uint8_t **says,
-                               tern_error *err) {
-    *says = NULL;
-    if (!l->assistant || ids->n < 2) return TERN_OK;
-    int32_t *targets = tern_alloc_array(TERN_MEM_MISC, ids->n, sizeof *targets); // zeros
-    uint8_t *marks = tern_alloc_array(TERN_MEM_MISC, ids->n, 1);
-    if (targets && marks) {
-        tern_assistant_mask(l->assistant, ids->ids, marks, (int32_t)(ids->n - 1), targets);
-        for (size_t i = 1; i < ids->n; i++) marks[i] = targets[i - 1] >= 0;
-        *says = marks;
-    } else {
-        tern_free(marks);
+static tern_status find_text(const tern_left_out *l, const tern_json_doc *doc, uint32_t message,
+                             const tern_ids *ids, tern_token_span *out, tern_error *err) {
+    static const char *const texts[] = {"x", "0"};
+    size_t n_before = ids->n, n_after = ids->n;
+    tern_ids other = {0};
+    tern_error why = {0};
+    tern_status status = TERN_OK;
+    for (int i = 0; i < 2 && status == TERN_OK; i++) {
+        const variant v = {.message = message, .text = texts[i]};
+        status = encode(l, doc, &v, &other, &why);
+        if (status != TERN_OK) break;
+        size_t before = n_same_before(ids, &other), after = n_same_after(ids, &other);
+        if (before < n_before) n_before = before;
+        if (after < n_after) n_after = after;
     }
-    tern_free(targets);
-    return *says ? TERN_OK : tern_fail_memory(err, ids->n * sizeof *targets);
+    tern_free(other.ids);
+    size_t end = ids->n - n_after;
+    *out = (tern_token_span){n_before, end > n_before ? end : n_before};
+    if (status == TERN_OK || status == TERN_ERR_MEMORY) {
+        if (status != TERN_OK) *err = why;
+        return status;
+    }
+    return tern_fail(err, TERN_ERR_FORMAT,
+                     "where message %u is, which is not to be learnt, cannot be found: %s",
+                     message + 1, why.message);
+}
+
+// Where a model would begin this answer: the tokens of the prompt, which ends in a mark. If the
+// mark is written in another way in the whole chat, what they share of it. A prompt whose earlier
+// text differs, or that the template refuses, says nothing.
+static tern_status find_begin(const tern_left_out *l, const tern_json_doc *doc, uint32_t message,
+                              const tern_ids *ids, tern_token_span *span, tern_error *err) {
+    tern_ids asked = {0}, before = {0};
+    variant v = {.message = message};
+    tern_status status = encode(l, doc, &v, &before, err);
+    v.asks = true;
+    if (status == TERN_OK) status = encode(l, doc, &v, &asked, err);
+    size_t n_shared = n_same_before(ids, &asked);
+    if (status == TERN_OK && n_shared >= n_same_before(&before, &asked) && n_shared < span->first)
+        span->first = n_shared;
+    tern_free(asked.ids);
+    tern_free(before.ids);
+    return status == TERN_ERR_MEMORY ? status : TERN_OK;
+}
+
+static bool is_assistant(const tern_json_doc *doc, uint32_t message) {
+    const tern_json *list = tern_json_get(doc, tern_json_root(doc), "messages");
+    const tern_json *m = tern_json_first(doc, list);
+    while (m && message-- > 0) m = tern_json_next(doc, list, m);
+    return tern_str_is(tern_json_str(tern_json_get(doc, m, "role")), "assistant");
 }
 
 static int by_first(const void *a, const void *b) {
@@ -145,28 +170,20 @@ static void unite(tern_token_spans *spans) {
 }
 
 static tern_status find_message(const tern_left_out *l, const tern_json_doc *doc, uint32_t message,
-                                const tern_ids *ids, tern_token_span *out, tern_error *err) {
-    static const char *const texts[] = {"x", "0"};
-    size_t n_before = ids->n, n_after = ids->n;
-    tern_ids other = {0};
-    tern_status status = TERN_OK;
-    for (int i = 0; i < 2 && status == TERN_OK; i++) {
-        status = encode_other(l, doc, message, texts[i], &other, err);
-        if (status == TERN_OK) narrow(ids, &other, &n_before, &n_after);
-    }
-    tern_free(other.ids);
-    size_t end = ids->n - n_after;
-    *out = (tern_token_span){n_before, end > n_before ? end : n_before};
-    return status;
+                                const tern_ids *ids, tern_token_span *span, tern_error *err) {
+    TERN_TRY(find_text(l, doc, message, ids, span, err));
+    if (span->first == ids->n) return TERN_OK; // the template does not write it
+    if (is_assistant(doc, message)) TERN_TRY(find_begin(l, doc, message, ids, span, err));
+    if (span->end < ids->n && tern_tokenizer_is_end(l->tokenizer, ids->ids[span->end])) span->end++;
+    return TERN_OK;
 }
 
 static tern_status find_all(const tern_left_out *l, const tern_json_doc *doc, const tern_ids *ids,
-                            const uint8_t *says, tern_token_spans *out, tern_error *err) {
+                            tern_token_spans *out, tern_error *err) {
     for (size_t i = 0; i < l->n_messages; i++) {
         tern_token_span span;
         TERN_TRY(find_message(l, doc, l->messages[i], ids, &span, err));
-        span = grow(l, ids, says, span);
-        if (span.first == span.end) continue; // the template does not write it
+        if (span.first == span.end) continue;
         if (tern_array_reserve(TERN_MEM_MISC, &out->list, &out->capacity, out->n, 1) != 0)
             return tern_fail_memory(err, out->n * sizeof *out->list);
         out->list[out->n++] = span;
@@ -178,17 +195,14 @@ static tern_status find_all(const tern_left_out *l, const tern_json_doc *doc, co
 tern_status tern_left_out_find(const tern_left_out *l, const tern_ids *ids, tern_token_spans *out,
                                tern_error *err) {
     tern_json_doc doc;
-    uint8_t *says;
     out->n = 0;
-    if (l->n_messages > RENDER_BYTES_MAX / 2 / l->request.len)
+    if (l->n_messages > RENDER_BYTES_MAX / 4 / l->request.len)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%zu messages are not to be learnt in a chat of %zu bytes: too many to "
                          "find them all",
                          l->n_messages, l->request.len);
-    TERN_TRY(find_spoken(l, ids, &says, err));
     tern_status status = tern_json_parse(&doc, l->request.ptr, l->request.len, err);
-    if (status == TERN_OK) status = find_all(l, &doc, ids, says, out, err);
+    if (status == TERN_OK) status = find_all(l, &doc, ids, out, err);
     tern_json_free(&doc);
-    tern_free(says);
     return status;
 }
