@@ -1,32 +1,7 @@
 // Chats are learnt as they are used: the tokens of a shard are those that inference makes.
 #include "train/data/data.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include "base/alloc.h"
-#include "formats/shard/shard.h"
-#include "input/input.h"
-#include "session/session.h"
-#include "tests/support/harness.h"
-
-typedef struct path {
-    char text[700];
-} path;
-
-static path path_of(const char *folder, const char *name) {
-    path p;
-    int n = snprintf(p.text, sizeof p.text, "%s/%s", folder, name);
-    CHECK(n > 0 && (size_t)n < sizeof p.text);
-    return p;
-}
-
-static void write_text(const char *to, const char *text) {
-    FILE *f = fopen(to, "wb");
-    CHECK(f != NULL);
-    if (f) fputs(text, f), fclose(f);
-}
+#include "tests/support/learnt_fixture.h"
 
 // ---- One line of JSON to tokens ----------------------------------------------------------------
 
@@ -53,38 +28,6 @@ static tern_status learn(const path *tokenizer, const char *line, const char *en
     if (status == TERN_OK) status = tern_shard_read(s, 0, n, out->ids, err);
     out->n = n - 1;
     tern_shard_close(s);
-    return status;
-}
-
-typedef struct speaker {
-    tern_file *file;
-    tern_tokenizer *tokenizer;
-    tern_template *template;
-    const char *end; // of documents, NULL: the usual one
-} speaker;
-
-static tern_status open_speaker(speaker *s, const path *tokenizer, tern_error *err) {
-    TERN_TRY(tern_file_open(&s->file, tokenizer->text, err));
-    TERN_TRY(tern_tokenizer_open(&s->tokenizer, s->file, err));
-    return tern_template_for_model(&s->template, s->file, s->tokenizer, NULL, err);
-}
-
-static void close_speaker(speaker *s) {
-    tern_template_free(s->template);
-    tern_tokenizer_free(s->tokenizer);
-    tern_file_close(s->file);
-}
-
-// Those that a model reads: the steps of tern_chat_answer_json.
-static tern_status read_as_model(const speaker *s, const char *request, tern_ids *out,
-                                 tern_error *err) {
-    tern_strbuf text = {0};
-    tern_status status =
-        tern_template_chat_json(s->template, s->tokenizer, request, strlen(request), &text, err);
-    if (status == TERN_OK)
-        status =
-            tern_chat_encode(s->tokenizer, (tern_str){tern_strbuf_text(&text), text.len}, out, err);
-    tern_strbuf_free(&text);
     return status;
 }
 
@@ -173,23 +116,12 @@ static const char template[] =
     "{{ c.function.arguments | tojson }}</call>{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-static path make_tokenizer(void) {
-    path folder = path_of(test_tmp("chats_tok"), ""), text = path_of(test_tmp("chats.txt"), "");
-    folder.text[strlen(folder.text) - 1] = text.text[strlen(text.text) - 1] = 0;
-    const char *source = text.text;
-    tern_error err = {0};
-    write_text(text.text, "rain in Ulm, no rain in Ulm, it says none; be brief, hi there");
-    tern_data_tokenizer_desc desc = {.source = {.paths = &source, .n_paths = 1}, .n_vocab = 280};
-    tern_status status = tern_data_tokenizer(folder.text, &desc, NULL, &err);
-    CHECK_MSG(status == TERN_OK, "%s", err.message);
-    write_text(path_of(folder.text, "chat_template.jinja").text, template);
-    return folder;
-}
+static path make_own_tokenizer(void) { return make_tokenizer(template); }
 
 // Fails with the BOS in front of chats whose template writes it, and with tool_calls left
 // out of the request.
 TEST(data_learns_chats_as_they_are_used) {
-    path tokenizer = make_tokenizer();
+    path tokenizer = make_own_tokenizer();
     int n_begun;
     CHECK(check_all(&tokenizer, "<|im_end|>", &n_begun) == 4 && n_begun == 4);
     // The end token of the document before it is the BOS of this one.
@@ -214,7 +146,7 @@ static void check_same(const path *tokenizer, const char *line, const char *mess
 
 // Fails with Alpaca's input left out, and with ShareGPT's calls as texts.
 TEST(data_reads_chats_in_the_shapes_that_people_have) {
-    path tokenizer = make_tokenizer();
+    path tokenizer = make_own_tokenizer();
     check_same(&tokenizer,
                "{\"conversations\":[{\"from\":\"human\",\"value\":\"Hi there\"},"
                "{\"from\":\"gpt\",\"value\":\"Hello.\"}]}",
@@ -251,7 +183,7 @@ TEST(data_names_what_is_wrong_with_a_chat) {
          "\"train\" that is neither true nor false"},
         {"{\"prompt\":1,\"completion\":\"x\"}", "are texts or lists of messages"},
     };
-    path tokenizer = make_tokenizer();
+    path tokenizer = make_own_tokenizer();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tern_ids ids = {0};
         tern_error err = {0};
@@ -314,7 +246,7 @@ static void read_unscored(const path *tokenizer, const char *line, tern_strbuf *
 #define OTHER "{\"role\":\"user\",\"content\":\"xHi 0\","
 
 // Fails with one text instead of the message in place of two ("x" begins the user's, too), and
-// without growing to the answer: "<think>" would be scored.
+// without what the template writes into an answer: "<think>" would be scored.
 TEST(data_keeps_messages_that_are_not_learnt) {
     static const struct {
         const char *messages, *unscored;
@@ -336,7 +268,7 @@ TEST(data_keeps_messages_that_are_not_learnt) {
                "\"function\":{\"name\":\"rain\",\"arguments\":{\"a\":\"x\"}}}]}," RESULT,
          "So:<call>rain{\"a\": \"x\"}</call><|im_end|>"},
     };
-    path tokenizer = make_tokenizer();
+    path tokenizer = make_own_tokenizer();
     tern_strbuf found = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char line[1024];
@@ -354,23 +286,6 @@ TEST(data_keeps_messages_that_are_not_learnt) {
 }
 
 // ---- With the templates and vocabularies of models ---------------------------------------------
-
-// A folder with the template of one model and the vocabulary of its family.
-static bool borrow(path *folder, const char *tokenizer, const char *template_name) {
-    path from = path_of(test_data("tokenizers"), tokenizer);
-    snprintf(folder->text, sizeof folder->text, "%s", test_tmp("borrowed"));
-    mkdir(folder->text, 0777);
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
-    for (int i = 0; i < 2; i++) {
-        path to = path_of(folder->text, names[i]);
-        unlink(to.text);
-        if (symlink(path_of(from.text, names[i]).text, to.text) != 0) return false;
-    }
-    path to = path_of(folder->text, "chat_template.jinja");
-    unlink(to.text);
-    path source = path_of(test_data("chat-templates"), template_name ? template_name : "");
-    return !template_name || symlink(source.text, to.text) == 0;
-}
 
 TEST(data_learns_chats_of_every_family_as_they_are_used) {
     static const struct {

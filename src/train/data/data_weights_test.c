@@ -1,23 +1,7 @@
 // Sources that are taken more than once, or in part.
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include "base/alloc.h"
-#include "tests/support/harness.h"
-#include "train/data/data.h"
+#include "tests/support/learnt_fixture.h"
 
 enum { N = 200 }; // documents of a source
-
-typedef struct path {
-    char text[700];
-} path;
-
-static path path_of(const char *folder, const char *name) {
-    path p;
-    int n = snprintf(p.text, sizeof p.text, "%s/%s", folder, name);
-    CHECK(n > 0 && (size_t)n < sizeof p.text);
-    return p;
-}
 
 // "a 17" and a word of its own: the documents of a source.
 static void write_source(const path *p, char name) {
