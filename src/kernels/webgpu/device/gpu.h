@@ -261,6 +261,7 @@ struct tern_weight {
 #define GPU_GEMM_MATRIX_ROWS    128
 #define GPU_GEMM_MATRIX_THREADS 512
 #define GPU_GEMM_MATRIX_BYTES   36864
+#define GPU_GEMM_GROUPS_BYTES   49152 // of gemm_groups.wgsl
 // For attention_prompt.wgsl.
 #define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; halved for each doubling
 #define GPU_PROMPT_DIMS    256

@@ -62,9 +62,11 @@
     ROW(GPU_WIDE_GEMV2, "wide_gemv", "gemv2", "rrrww")                                             \
     ROW(GPU_WIDE_GEMV3, "wide_gemv", "gemv3", "rrrwww")                                            \
     ROW(GPU_WIDE_GEMM, "wide_gemm", "gemm", "rrrw")                                                \
+    ROW(GPU_WIDE_GEMM_MATRIX, "wide_gemm_matrix", "gemm", "rrrw")                                  \
     ROW(GPU_GEMM, "ternary_gemm_dot", "gemm", "rrrw")                                              \
     ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
     ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
+    ROW(GPU_GEMM_GROUPS, "ternary_gemm_groups", "gemm", "rrrw")                                    \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMV_OPEN, "float_linear", "gemv_open", "rwwr")                                  \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \

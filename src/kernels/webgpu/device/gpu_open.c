@@ -251,6 +251,8 @@ static void close_opening(tern_device *d) {
 static void finish(tern_device *d) {
     gpu_try_module(d, GPU_GEMM_MATRIX, &d->matrix);
     gpu_try_module(d, GPU_GEMM_NARROW, &d->matrix);
+    gpu_try_module(d, GPU_GEMM_GROUPS, &d->matrix);
+    gpu_try_module(d, GPU_WIDE_GEMM_MATRIX, &d->matrix);
     gpu_try_module(d, GPU_HEAD_SCREEN_MATRIX, &d->matrix);
     gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
     // Without instructions for them, products of bytes take longer than those of floats.

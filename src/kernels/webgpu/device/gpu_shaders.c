@@ -51,6 +51,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"quantize_few", {"ternary_row"}},
         {"ternary_few", {"codes", "codes_vec", "ternary_tiles", "few"}},
         {"ternary_gemm_dot", {"codes", "gemm", "ternary_gemm"}},
+        {"ternary_gemm_groups", {"codes", "gemm", "ternary_gemm", "gemm_groups"}},
         {"ternary_gemm_matrix", {"codes", "gemm", "ternary_gemm"}},
         {"ternary_gemm_narrow", {"codes", "gemm", "ternary_gemm"}},
         {"ternary_gemv", {"codes", "codes_vec", "gemv"}},
@@ -58,7 +59,8 @@ const char *const *gpu_shader_base(const char *file) {
         {"wide_embed", {"wide_codes", "table_row"}},
         {"wide_few", {"wide_codes", "ternary_tiles", "few"}},
         {"wide_float", {"wide_codes"}},
-        {"wide_gemm", {"wide_codes", "gemm"}},
+        {"wide_gemm", {"wide_codes", "gemm", "wide_tile"}},
+        {"wide_gemm_matrix", {"wide_codes", "gemm", "wide_tile", "gemm_groups"}},
         {"wide_gemv", {"wide_codes", "gemv"}},
         {"wide_token", {"wide_codes", "ternary_row", "ternary_tiles", "token"}},
     };

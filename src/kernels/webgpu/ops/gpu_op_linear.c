@@ -21,11 +21,12 @@ typedef struct outputs {
     int first, count;
     size_t part;
     bool accumulate;
+    bool chunk; // the logits of the outputs that this pass over the head computes
 } outputs;
 
 // One product, or up to three neighbours in a slab, which are then not cut into parts.
-// chunk: the logits.
-static void add_gemv(tern_plan *p, const outputs *o, bool chunk) {
+static void add_gemv(tern_plan *p, const outputs *o) {
+    const bool chunk = o->chunk;
     const tern_node *n = o->n;
     const int first = o->first, count = o->count;
     const size_t part = o->part;
@@ -66,6 +67,7 @@ static void add_gemv(tern_plan *p, const outputs *o, bool chunk) {
     if (chunk) {
         bind_place(d, GPU_LOGITS, -1);
         d->rows = GPU_ROWS_CHUNK;
+        d->rows_max = GPU_FEW;
         d->phase = GPU_PHASE_HEAD;
         return;
     }
@@ -93,7 +95,7 @@ static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *ou
 // A tile of gemm.wgsl, whose parameters are these.
 typedef struct tile {
     gpu_kernel kernel;
-    uint32_t tokens, rows, tokens_each, teams;
+    uint32_t tokens, rows, tokens_each, teams, step_blocks;
 } tile;
 
 // How many tokens a tile has, by the number of rows of x. All variants give a row the same bits.
@@ -148,6 +150,67 @@ static uint32_t rows_of_tile(const tern_plan *p, const outputs *o, gpu_kernel ke
     return best;
 }
 
+// ---- Tiles of gemm_groups.wgsl ------------------------------------------------------------------
+
+static uint32_t parts_of(gpu_codes c) { return gpu_is_wide(c) ? (uint32_t)gpu_wide_parts(c) : 1; }
+
+// Prompts are faster by products of bytes, and so are few tokens with ternary codes, whose columns
+// several teams can share; a head has so many rows that it always pays.
+static bool takes_groups(const tern_plan *p, const outputs *o, gpu_codes c, size_t variant) {
+    if (!p->device->matrix || p->device->workgroup_bytes_max < GPU_GEMM_GROUPS_BYTES) return false;
+    if (c.group == 0 || tile_counts[variant].tokens > 64) return false;
+    return gpu_is_wide(c) || tile_counts[variant].tokens == 64 || o->chunk;
+}
+
+// Whether activations, codes and sums have room, and what sums need of the tokens, and subgroups
+// have equal shares.
+static bool groups_fit(const tile *t, gpu_codes c) {
+    uint32_t parts = parts_of(c), spread = parts == 4 ? 2 : 1, infos_max = 2048;
+    uint32_t words = t->tokens * (16 * t->step_blocks + 4);
+    words += t->rows * (16 * spread * t->step_blocks + 4);
+    words += parts * t->step_blocks * t->tokens * (t->rows + 8);
+    uint32_t infos = t->step_blocks * (c.has_minima ? parts : 1) * t->tokens * 16;
+    uint32_t tasks = parts * t->step_blocks * (t->rows / 32) * (t->tokens / 16);
+    return 4 * words <= GPU_GEMM_GROUPS_BYTES - infos_max && infos <= infos_max && tasks % 8 == 0;
+}
+
+// About the clocks of a product with `tokens` tokens. A core runs four workgroups side by side, and
+// a step takes at least as long as what it waits for.
+static uint32_t groups_time(const tern_plan *p, const outputs *o, const tile *t, gpu_codes c,
+                            uint32_t tokens) {
+    const uint32_t wait = 900, most = 4;
+    uint32_t steps = groups(gpu_blocks(cols(p, o->n->in[0])), t->step_blocks);
+    uint32_t sums = t->tokens * t->rows * parts_of(c) / 16, loads = (t->tokens + t->rows) / 2;
+    uint32_t work = t->step_blocks * (sums + loads);
+    uint32_t each = groups(n_tiles_of(p, o, t->rows) * groups(tokens, t->tokens), GPU_WORKGROUPS);
+    uint32_t time = 0;
+    while (each > 0) {
+        uint32_t n = each < most ? each : most;
+        time += steps * (n * work > wait ? n * work : wait) + 2 * wait;
+        each -= n;
+    }
+    return time;
+}
+
+static tile groups_tile(const tern_plan *p, const outputs *o, gpu_codes c, uint32_t tokens) {
+    tile best = {.kernel = GPU_KERNEL_COUNT};
+    uint32_t least = UINT32_MAX;
+    for (uint32_t n = 16; n <= tokens; n *= 2)
+        for (uint32_t rows = 32; rows <= 64; rows *= 2)
+            for (uint32_t blocks = 1; blocks <= 4; blocks *= 2) {
+                tile t = {.kernel = gpu_is_wide(c) ? GPU_WIDE_GEMM_MATRIX : GPU_GEMM_GROUPS,
+                          .tokens = n,
+                          .rows = rows,
+                          .step_blocks = blocks};
+                if (!groups_fit(&t, c)) continue;
+                uint32_t time = groups_time(p, o, &t, c, tokens);
+                if (time >= least) continue;
+                least = time;
+                best = t;
+            }
+    return best;
+}
+
 // In groups each block of columns is scaled by itself, which matrix units cannot do. Where tiles of
 // 32 rows leave a core less than two workgroups, four times as many small ones hide more of each
 // other's waiting (docs/notebook/webgpu.md).
@@ -157,6 +220,7 @@ static tile tile_of(const tern_plan *p, const outputs *o, size_t variant) {
               .tokens_each = tile_counts[variant].each};
     gpu_codes codes = p->weights[o->n->in[1 + o->first]]->codes;
     bool in_groups = codes.group > 0;
+    if (takes_groups(p, o, codes, variant)) return groups_tile(p, o, codes, t.tokens);
     if (gpu_is_wide(codes)) t.kernel = GPU_WIDE_GEMM;
     if (p->device->matrix && !in_groups)
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
@@ -178,6 +242,11 @@ static void set_tile(gpu_dispatch *d, const tile *t) {
     d->rows_each = t->tokens;
     if (t->kernel == GPU_GEMM_MATRIX) return;
     set(d, "TOKENS", t->tokens);
+    if (t->step_blocks) {
+        set(d, "ROWS", t->rows);
+        set(d, "STEP_BLOCKS", t->step_blocks);
+        return;
+    }
     if (t->kernel == GPU_GEMM_NARROW) {
         set(d, "ROWS", t->rows);
         set(d, "STEP_BLOCKS", t->rows == 128 ? 2 : 4); // as workgroup memory has room
@@ -195,10 +264,10 @@ static void add_tiles(tern_plan *p, const outputs *o, const tile *t) {
     static const char *const at[] = {"", "AT1", "AT2"};
     static const char *const rows[] = {"ROWS0", "ROWS1", "ROWS2"};
     static const char *const begin[] = {"", "TILE1", "TILE2"};
-    gpu_dispatch *d = add(p, t->kernel, 0, GPU_ROWS_TOKENS);
+    gpu_dispatch *d = add(p, t->kernel, 0, o->chunk ? GPU_ROWS_CHUNK : GPU_ROWS_TOKENS);
     const tern_weight *w = p->weights[n->in[1 + first]];
     gpu_part span = w->parts[part];
-    d->kinds = GPU_MANY_STEPS | GPU_PROMPTS;
+    if (!o->chunk) d->kinds = GPU_MANY_STEPS | GPU_PROMPTS;
     set_tile(d, t);
     set(d, "BLOCKS", (double)gpu_blocks(cols(p, n->in[0])));
     set(d, "ADD", o->accumulate);
@@ -216,20 +285,29 @@ static void add_tiles(tern_plan *p, const outputs *o, const tile *t) {
     bind_value(p, d, n->in[0]);
     if (count > 1)
         bind_results(p, d, &n->out[first], count);
-    else {
+    else
         set(d, "Y0", (double)span.first_row);
-        bind_value(p, d, n->out[first]);
+    if (o->chunk) {
+        set(d, "OUTPUTS", 1);
+        set(d, "CHUNK_ROWS", p->chunk_rows);
+        if (n->soft_cap != 0) set(d, "SOFT_CAP", (double)n->soft_cap);
+        bind_place(d, GPU_LOGITS, -1);
+        d->phase = GPU_PHASE_HEAD;
+        return;
     }
+    if (count == 1) bind_value(p, d, n->out[first]);
     set_phase(p, d, n->out[first]);
 }
 
 // For many rows, with the same bits; otherwise as add_gemv.
 static void add_gemm(tern_plan *p, const outputs *o) {
     for (size_t i = 0; i < GPU_TILE_COUNTS; i++) {
+        if (o->chunk && p->chunk_rows <= GPU_FEW) return;
+        if (o->chunk && (uint32_t)p->chunk_rows < tile_counts[i].min) return;
         tile t = tile_of(p, o, i);
         add_tiles(p, o, &t);
         gpu_dispatch *d = &p->dispatches[p->n_dispatches - 1];
-        d->rows_min = tile_counts[i].min;
+        d->rows_min = o->chunk && i == 0 ? GPU_FEW + 1 : tile_counts[i].min;
         d->rows_max = tile_counts[i].max;
     }
 }
@@ -400,8 +478,11 @@ tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err) {
         add_float(p, &f);
         return screening_of(p, &f) ? add_screened(p, &f, head_of(w), err) : TERN_OK;
     }
-    for (size_t part = 0; part < w->n_parts; part++)
-        add_gemv(p, &(outputs){n, 0, 1, part, false}, true);
+    for (size_t part = 0; part < w->n_parts; part++) {
+        const outputs o = {n, 0, 1, part, .chunk = true};
+        add_gemv(p, &o);
+        add_gemm(p, &o);
+    }
     return TERN_OK;
 }
 
@@ -420,11 +501,11 @@ static tern_status add_linear(tern_plan *p, const tern_node *n, bool accumulate,
         size_t n_parts = p->weights[n->in[1 + i]]->n_parts;
         int count = accumulate || n_parts > 1 ? 1 : neighbours(p, n, i);
         for (size_t part = 0; part < n_parts; part++) {
-            add_gemv(p, &(outputs){n, i, count, part, accumulate}, false);
+            add_gemv(p, &(outputs){n, i, count, part, accumulate, false});
             if (rows_of(p, n->in[0]) != GPU_ROWS_TOKENS) continue;
             int each = fit_one_binding(p, n, i, count) ? count : 1;
             for (int k = i; k < i + count; k += each)
-                add_gemm(p, &(outputs){n, k, each, part, accumulate});
+                add_gemm(p, &(outputs){n, k, each, part, accumulate, false});
         }
         i += count;
     }

@@ -99,7 +99,8 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
 
 static bool is_gemm(const gpu_dispatch *d) {
     gpu_kernel k = d->what.kernel;
-    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_WIDE_GEMM;
+    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_GEMM_GROUPS ||
+           k == GPU_WIDE_GEMM || k == GPU_WIDE_GEMM_MATRIX;
 }
 
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many

@@ -74,8 +74,8 @@ static void check_sums(const rig *r, const float *got, const char *device, int32
 static void check_bits(const float *want, const float *got, int64_t n, const char *device) {
     int64_t n_other = 0;
     for (int64_t i = 0; i < n; i++) n_other += memcmp(want + i, got + i, sizeof *got) != 0;
-    CHECK_MSG(n_other == 0, "%s: %lld of %lld products of %s have other bits than the CPU's",
-              device, (long long)n_other, (long long)n, tern_dtype_name(type));
+    CHECK_MSG(n_other == 0, "%s: %lld of %lld products of %s have other bits", device,
+              (long long)n_other, (long long)n, tern_dtype_name(type));
 }
 
 static void check_products(int64_t n_out, int64_t n_in, bool added, rig_fill fill_x) {
@@ -94,12 +94,14 @@ static void check_products(int64_t n_out, int64_t n_in, bool added, rig_fill fil
     for (int i = RIG_CPU; i < RIG_DEVICES; i++) {
         float *got = rig_run(&r, (rig_device)i, how, true);
         if (got && !added && fill_x == fill_blocks) check_sums(&r, got, names[i], n_tokens);
-        if (got && want && rig_rounds_quotients())
-            check_bits(want, got, n_tokens * r.n_shown, names[i]);
-        if (i == RIG_CPU)
+        float *done = got;
+        // Where quotients round otherwise, the other kernels of the same device are the measure.
+        if (i == RIG_CPU || (i == RIG_GPU && !rig_rounds_quotients())) {
+            done = want;
             want = got;
-        else
-            tern_free(got);
+        } else if (got && want)
+            check_bits(want, got, n_tokens * r.n_shown, names[i]);
+        tern_free(done);
     }
     tern_free(want);
     rig_close(&r);
@@ -186,6 +188,37 @@ TEST(gpu_hadamard_has_the_bits_of_the_cpu) {
             tern_free(got);
         }
         tern_free(want);
+        rig_close(&r);
+    }
+}
+
+// The logits of many rows come from the tiles of prompts, those of one from a kernel of its own.
+// The second head is so large that they come in several passes. Seen to fail with rows that are
+// counted from the batch's first one in each pass.
+TEST(gpu_heads_in_groups_give_many_rows_the_bits_of_one) {
+    static const struct {
+        tern_dtype type;
+        int64_t n_in, n_vocab;
+    } cases[] = {{TERN_DTYPE_Q1_0, 256, 70}, {TERN_DTYPE_Q2_0, 64, 300000}};
+    if (!rig_has_gpu()) return;
+    for (size_t i = 0; i < rig_cases(2, 1); i++) {
+        rig r;
+        type = cases[i].type;
+        rig_open(&r, N_ROWS);
+        tern_vid x = rig_take_rows(&r, rig_rows(&r, cases[i].n_in, fill_kinds));
+        tern_vid w = rig_matrix(&r, cases[i].n_vocab, cases[i].n_in, type, false, fill_groups);
+        r.sources[r.n_sources - 1].is_head = r.has_ternary = true;
+        r.n_shown = cases[i].n_vocab;
+        tern_g_output(&r.g, tern_g_linear(&r.g, x, w), "logits");
+        const rig_batches many = {.n_tokens = {24}};
+        const rig_batches few = {.n_tokens = {8, 8, 8}};
+        for (int d = RIG_GPU; d < (i == 0 ? RIG_DEVICES : RIG_GPU_LEAST); d++) {
+            float *want = rig_run(&r, (rig_device)d, few, true);
+            float *got = rig_run(&r, (rig_device)d, many, true);
+            if (want && got) check_bits(want, got, 24 * r.n_shown, "many outputs");
+            tern_free(want);
+            tern_free(got);
+        }
         rig_close(&r);
     }
 }

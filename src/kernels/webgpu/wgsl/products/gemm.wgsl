@@ -20,6 +20,9 @@ override Y0: u32;
 override Y1: u32 = 0u;
 override Y2: u32 = 0u;
 override Y_COLS: u32; // rows of the whole first matrix, of which this may be a part
+override OUTPUTS: bool = false; // rows of x are counted from run.first_output on, those of y from 0
+override CHUNK_ROWS: u32 = 1u;  // of y at most, then
+override SOFT_CAP: f32 = 0.0;   // of scores; 0: none
 
 @group(0) @binding(2) var<storage, read> q: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> q_info: array<vec2<u32>>;
@@ -51,19 +54,30 @@ fn tile_at(t: Tile, row: u32) -> u32 {
     return t.codes + 16u + eight * TILE_VECS;
 }
 
-// Sixteen columns of a token, and its scale and sum in a block. Past the last token, the last one
-// repeats.
+fn count_of_tokens() -> u32 {
+    if (OUTPUTS) { return min(run.n_outputs - run.first_output, CHUNK_ROWS); }
+    return run.n_tokens;
+}
+
+// The row of x of a token. Past the last token, the last one repeats.
+fn x_row(t: Tile, token: u32) -> u32 {
+    let row = min(t.token0 + token, count_of_tokens() - 1u);
+    if (OUTPUTS) { return run.first_output + row; }
+    return row;
+}
+
+// Sixteen columns of a token, and its scale and sum in a block.
 fn activations_at(t: Tile, token: u32, b: u32, part: u32) -> vec4<u32> {
-    return q[(min(t.token0 + token, run.n_tokens - 1u) * BLOCKS + min(b, BLOCKS - 1u)) * 4u + part];
+    return q[(x_row(t, token) * BLOCKS + min(b, BLOCKS - 1u)) * 4u + part];
 }
 fn info_of_block(t: Tile, token: u32, b: u32) -> vec2<u32> {
-    return q_info[min(t.token0 + token, run.n_tokens - 1u) * BLOCKS + min(b, BLOCKS - 1u)];
+    return q_info[x_row(t, token) * BLOCKS + min(b, BLOCKS - 1u)];
 }
 
 fn write_product(t: Tile, row: u32, token: u32, p: f32) {
-    if (t.row0 + row >= t.n_rows || t.token0 + token >= run.n_tokens) { return; }
+    if (t.row0 + row >= t.n_rows || t.token0 + token >= count_of_tokens()) { return; }
     let to = t.y + (t.token0 + token) * t.y_cols + t.row0 + row;
-    if (ADD) { y[to] = y[to] + p; } else { y[to] = p; }
+    if (ADD) { y[to] = y[to] + p; } else { y[to] = capped_by(SOFT_CAP, vec4(p)).x; }
 }
 
 @compute @workgroup_size(GEMM_THREADS)

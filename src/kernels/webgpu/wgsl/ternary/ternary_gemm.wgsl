@@ -22,7 +22,7 @@ fn scale_in_block(t: Tile, row: u32, b: u32) -> f32 {
 struct Scale { factor: f32, less: i32 }
 
 fn scale_of(t: Tile, token: u32) -> Scale {
-    let info = q_info[min(t.token0 + token, run.n_tokens - 1u)];
+    let info = q_info[x_row(t, token)];
     return Scale(bitcast<f32>(w[4u * t.codes]) * bitcast<f32>(info.x), bitcast<i32>(info.y));
 }
 
