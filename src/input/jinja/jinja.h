@@ -326,6 +326,15 @@ typedef struct jbuiltin {
 bool tern_jinja_call_builtin(jrun *r, const jbuiltin *b, jvalue self, const jargs *args,
                              jvalue *out);
 bool tern_jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out); // jinja_eval.c
+// The arguments of a call, as it stands in the template; caller: of a call block, or NULL.
+bool tern_jinja_eval_args(jrun *r, const jnode *list, const jvalue *caller, jargs *args);
+// Sets a macro's parameters in the current scope.
+bool tern_jinja_bind_params(jrun *r, const jnode *macro, const jargs *args);
+
+// ---- jinja_eval.c ------------------------------------------------------------------------------
+
+bool tern_jinja_eval(jrun *r, const jnode *n, jvalue *out);
+bool tern_jinja_set_var(jrun *r, jvalue name, jvalue value); // in the current scope
 
 const jbuiltin *tern_jinja_find_filter(const char *name, size_t n); // NULL: none
 extern const jbuiltin tern_jinja_text_filters[]; // jinja_text.c; a name of NULL ends it

@@ -1,4 +1,5 @@
-// Calling built-ins: arguments to parameters; and the global functions.
+// Calls: arguments, and the parameters of built-ins and macros that take them; and the global
+// functions.
 #include "input/jinja/jinja.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 
 #define RANGE_MAX 100000 // as in Jinja2's sandbox
 
-// ---- Arguments ---------------------------------------------------------------------------------
+// ---- Built-ins ---------------------------------------------------------------------------------
 
 const jbuiltin *tern_jinja_find(const jbuiltin *table, size_t n_table, const char *name, size_t n) {
     for (size_t i = 0; i < n_table; i++)
@@ -75,6 +76,107 @@ bool tern_jinja_arg_str(jrun *r, jvalue v, const char *otherwise, tern_str *out)
     *out = (tern_str){v.s, v.n};
     return v.type == J_STRING ||
            tern_jinja_fail(r, "expected str, not %s", tern_jinja_type_name(v));
+}
+
+// ---- Arguments and macros ----------------------------------------------------------------------
+
+static bool splat(jrun *r, jvalue v, bool named, jlist *positional, jdict *by_name) {
+    const jvalue *items;
+    uint32_t n;
+    if (!named) {
+        if (!tern_jinja_iterate(r, v, &items, &n)) return false;
+        for (uint32_t i = 0; i < n; i++)
+            if (!tern_jinja_list_add(r, positional, items[i])) return false;
+        return true;
+    }
+    if (v.type != J_DICT) return tern_jinja_fail(r, "argument after ** must be a mapping");
+    for (uint32_t i = 0; i < v.dict->n; i++) {
+        if (v.dict->keys[i].type != J_STRING) return tern_jinja_fail(r, "keywords must be strings");
+        if (!tern_jinja_dict_set(r, by_name, v.dict->keys[i], v.dict->values[i])) return false;
+    }
+    return true;
+}
+
+bool tern_jinja_eval_args(jrun *r, const jnode *list, const jvalue *caller, jargs *args) {
+    jlist positional = {0};
+    jdict named = {0};
+    jvalue v;
+    for (const jnode *arg = list; arg; arg = arg->next) {
+        if (!tern_jinja_eval(r, arg->a, &v)) return false;
+        bool ok = arg->op == 0     ? tern_jinja_list_add(r, &positional, v)
+                  : arg->op == '=' ? tern_jinja_dict_set(r, &named, arg->value, v)
+                                   : splat(r, v, arg->op == J_OP_POW, &positional, &named);
+        if (!ok) return false;
+    }
+    if (caller && !tern_jinja_dict_set(r, &named, J_STR_LIT("caller"), *caller)) return false;
+    *args = (jargs){.at = positional.items, .n = positional.n, .n_named = named.n};
+    if (!named.n) return true;
+    args->named = tern_jinja_alloc(r, named.n, sizeof *args->named);
+    for (uint32_t i = 0; args->named && i < named.n; i++)
+        args->named[i] = (jnamed){named.keys[i], named.values[i]};
+    return args->named != NULL;
+}
+
+static const jvalue *find_named(const jargs *args, jvalue name) {
+    for (uint32_t i = 0; i < args->n_named; i++)
+        if (tern_str_eq((tern_str){args->named[i].name.s, args->named[i].name.n},
+                        (tern_str){name.s, name.n}))
+            return &args->named[i].value;
+    return NULL;
+}
+
+static bool is_param(const jnode *macro, jvalue name) {
+    for (const jnode *p = macro->a; p; p = p->next)
+        if (p->value.n == name.n && !memcmp(p->value.s, name.s, name.n)) return true;
+    return false;
+}
+
+// Sets the arguments beyond a macro's parameters: varargs, kwargs and caller, if its body uses
+// them.
+static bool bind_extras(jrun *r, const jnode *macro, const jargs *args, uint32_t n_params) {
+    jvalue varargs, kwargs, caller_name = J_STR_LIT("caller");
+    const jvalue *caller = find_named(args, caller_name);
+    int n = (int)macro->value.n;
+    if (args->n > n_params && !(macro->op & J_USES_VARARGS))
+        return tern_jinja_fail(r, "macro '%.*s' takes not more than %u argument(s)", n,
+                               macro->value.s, n_params);
+    if (!tern_jinja_list_new(r, J_TUPLE, 0, &varargs) || !tern_jinja_dict_new(r, J_DICT, &kwargs))
+        return false;
+    for (uint32_t i = n_params; i < args->n; i++)
+        if (!tern_jinja_list_add(r, varargs.list, args->at[i])) return false;
+    for (uint32_t i = 0; i < args->n_named; i++) {
+        jvalue name = args->named[i].name;
+        if (is_param(macro, name)) continue;
+        bool is_caller = caller == &args->named[i].value;
+        if (is_caller && (macro->op & J_USES_CALLER)) continue;
+        if (!(macro->op & J_USES_KWARGS) || is_caller)
+            return tern_jinja_fail(r, "macro '%.*s' takes no keyword argument '%.*s'", n,
+                                   macro->value.s, (int)(name.n < 80 ? name.n : 80), name.s);
+        if (!tern_jinja_dict_set(r, kwargs.dict, name, args->named[i].value)) return false;
+    }
+    if ((macro->op & J_USES_VARARGS) && !tern_jinja_set_var(r, J_STR_LIT("varargs"), varargs))
+        return false;
+    if ((macro->op & J_USES_KWARGS) && !tern_jinja_set_var(r, J_STR_LIT("kwargs"), kwargs))
+        return false;
+    if (!(macro->op & J_USES_CALLER) || is_param(macro, caller_name)) return true;
+    return tern_jinja_set_var(r, caller_name,
+                              caller ? *caller : tern_jinja_undefined(caller_name, J_MISSING));
+}
+
+bool tern_jinja_bind_params(jrun *r, const jnode *macro, const jargs *args) {
+    uint32_t i = 0;
+    for (const jnode *p = macro->a; p; p = p->next, i++) {
+        jvalue v = tern_jinja_undefined(p->value, J_MISSING);
+        const jvalue *named = find_named(args, p->value);
+        if (i < args->n)
+            v = args->at[i];
+        else if (named)
+            v = *named;
+        else if (p->a && !tern_jinja_eval(r, p->a, &v))
+            return false;
+        if (!tern_jinja_set_var(r, p->value, v)) return false;
+    }
+    return bind_extras(r, macro, args, i);
 }
 
 // ---- Global functions --------------------------------------------------------------------------

@@ -10,7 +10,6 @@
 
 typedef enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE, FLOW_FAILED } flow;
 
-static bool eval(jrun *r, const jnode *n, jvalue *out);
 static flow run_list(jrun *r, const jnode *n);
 static flow run_loop(jrun *r, const jnode *n, jvalue iterable, uint32_t depth);
 
@@ -22,7 +21,7 @@ static jscope *new_scope(jrun *r, jscope *parent) {
     return scope;
 }
 
-static bool set_var(jrun *r, jvalue name, jvalue value) {
+bool tern_jinja_set_var(jrun *r, jvalue name, jvalue value) {
     return tern_jinja_dict_set(r, &r->scope->vars, name, value);
 }
 
@@ -42,14 +41,14 @@ static void get_var(const jrun *r, jvalue name, jvalue *out) {
 
 static bool set_attr(jrun *r, const jnode *target, jvalue value) {
     jvalue object;
-    if (!eval(r, target->a, &object)) return false;
+    if (!tern_jinja_eval(r, target->a, &object)) return false;
     if (object.type != J_NAMESPACE)
         return tern_jinja_fail(r, "cannot assign attribute on non-namespace object");
     return tern_jinja_dict_set(r, object.dict, target->value, value);
 }
 
 static bool assign(jrun *r, const jnode *target, jvalue value) {
-    if (target->kind == J_NAME) return set_var(r, target->value, value);
+    if (target->kind == J_NAME) return tern_jinja_set_var(r, target->value, value);
     if (target->kind == J_ATTR) return set_attr(r, target, value);
     const jvalue *items;
     uint32_t n, i = 0, wanted = 0;
@@ -64,102 +63,6 @@ static bool assign(jrun *r, const jnode *target, jvalue value) {
 }
 
 // ---- Calls -------------------------------------------------------------------------------------
-
-static bool splat(jrun *r, jvalue v, bool named, jlist *positional, jdict *by_name) {
-    const jvalue *items;
-    uint32_t n;
-    if (!named) {
-        if (!tern_jinja_iterate(r, v, &items, &n)) return false;
-        for (uint32_t i = 0; i < n; i++)
-            if (!tern_jinja_list_add(r, positional, items[i])) return false;
-        return true;
-    }
-    if (v.type != J_DICT) return tern_jinja_fail(r, "argument after ** must be a mapping");
-    for (uint32_t i = 0; i < v.dict->n; i++) {
-        if (v.dict->keys[i].type != J_STRING) return tern_jinja_fail(r, "keywords must be strings");
-        if (!tern_jinja_dict_set(r, by_name, v.dict->keys[i], v.dict->values[i])) return false;
-    }
-    return true;
-}
-
-static bool eval_args(jrun *r, const jnode *list, const jvalue *caller, jargs *args) {
-    jlist positional = {0};
-    jdict named = {0};
-    jvalue v;
-    for (const jnode *arg = list; arg; arg = arg->next) {
-        if (!eval(r, arg->a, &v)) return false;
-        bool ok = arg->op == 0     ? tern_jinja_list_add(r, &positional, v)
-                  : arg->op == '=' ? tern_jinja_dict_set(r, &named, arg->value, v)
-                                   : splat(r, v, arg->op == J_OP_POW, &positional, &named);
-        if (!ok) return false;
-    }
-    if (caller && !tern_jinja_dict_set(r, &named, J_STR_LIT("caller"), *caller)) return false;
-    *args = (jargs){.at = positional.items, .n = positional.n, .n_named = named.n};
-    if (!named.n) return true;
-    args->named = tern_jinja_alloc(r, named.n, sizeof *args->named);
-    for (uint32_t i = 0; args->named && i < named.n; i++)
-        args->named[i] = (jnamed){named.keys[i], named.values[i]};
-    return args->named != NULL;
-}
-
-static const jvalue *find_named(const jargs *args, jvalue name) {
-    for (uint32_t i = 0; i < args->n_named; i++)
-        if (tern_str_eq((tern_str){args->named[i].name.s, args->named[i].name.n},
-                        (tern_str){name.s, name.n}))
-            return &args->named[i].value;
-    return NULL;
-}
-
-static bool is_param(const jnode *macro, jvalue name) {
-    for (const jnode *p = macro->a; p; p = p->next)
-        if (p->value.n == name.n && !memcmp(p->value.s, name.s, name.n)) return true;
-    return false;
-}
-
-// Sets the arguments beyond a macro's parameters: varargs, kwargs and caller, if its body uses
-// them.
-static bool bind_extras(jrun *r, const jnode *macro, const jargs *args, uint32_t n_params) {
-    jvalue varargs, kwargs, caller_name = J_STR_LIT("caller");
-    const jvalue *caller = find_named(args, caller_name);
-    int n = (int)macro->value.n;
-    if (args->n > n_params && !(macro->op & J_USES_VARARGS))
-        return tern_jinja_fail(r, "macro '%.*s' takes not more than %u argument(s)", n,
-                               macro->value.s, n_params);
-    if (!tern_jinja_list_new(r, J_TUPLE, 0, &varargs) || !tern_jinja_dict_new(r, J_DICT, &kwargs))
-        return false;
-    for (uint32_t i = n_params; i < args->n; i++)
-        if (!tern_jinja_list_add(r, varargs.list, args->at[i])) return false;
-    for (uint32_t i = 0; i < args->n_named; i++) {
-        jvalue name = args->named[i].name;
-        if (is_param(macro, name)) continue;
-        bool is_caller = caller == &args->named[i].value;
-        if (is_caller && (macro->op & J_USES_CALLER)) continue;
-        if (!(macro->op & J_USES_KWARGS) || is_caller)
-            return tern_jinja_fail(r, "macro '%.*s' takes no keyword argument '%.*s'", n,
-                                   macro->value.s, (int)(name.n < 80 ? name.n : 80), name.s);
-        if (!tern_jinja_dict_set(r, kwargs.dict, name, args->named[i].value)) return false;
-    }
-    if ((macro->op & J_USES_VARARGS) && !set_var(r, J_STR_LIT("varargs"), varargs)) return false;
-    if ((macro->op & J_USES_KWARGS) && !set_var(r, J_STR_LIT("kwargs"), kwargs)) return false;
-    if (!(macro->op & J_USES_CALLER) || is_param(macro, caller_name)) return true;
-    return set_var(r, caller_name, caller ? *caller : tern_jinja_undefined(caller_name, J_MISSING));
-}
-
-static bool bind_params(jrun *r, const jnode *macro, const jargs *args) {
-    uint32_t i = 0;
-    for (const jnode *p = macro->a; p; p = p->next, i++) {
-        jvalue v = tern_jinja_undefined(p->value, J_MISSING);
-        const jvalue *named = find_named(args, p->value);
-        if (i < args->n)
-            v = args->at[i];
-        else if (named)
-            v = *named;
-        else if (p->a && !eval(r, p->a, &v))
-            return false;
-        if (!set_var(r, p->value, v)) return false;
-    }
-    return bind_extras(r, macro, args, i);
-}
 
 // Whether text printed at `n` is escaped.
 static bool escapes(const jrun *r, const jnode *n) {
@@ -176,7 +79,7 @@ static bool call_macro(jrun *r, const jmacro *macro, const jargs *args, jvalue *
     jscope *outer = r->scope;
     size_t mark = r->out->len;
     r->scope = new_scope(r, macro->scope);
-    if (!r->scope || !bind_params(r, macro->node, args)) return false;
+    if (!r->scope || !tern_jinja_bind_params(r, macro->node, args)) return false;
     if (run_list(r, macro->node->list) == FLOW_FAILED) return false;
     r->scope = outer;
     return take_text(r, mark, r->autoescape, out);
@@ -243,9 +146,10 @@ bool tern_jinja_call(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
 static bool eval_call(jrun *r, const jnode *n, const jvalue *caller, jvalue *out) {
     jvalue callee;
     jargs args;
-    if (!eval(r, n->a, &callee)) return false;
+    if (!tern_jinja_eval(r, n->a, &callee)) return false;
     if (callee.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, callee);
-    return eval_args(r, n->list, caller, &args) && tern_jinja_call(r, callee, &args, out);
+    return tern_jinja_eval_args(r, n->list, caller, &args) &&
+           tern_jinja_call(r, callee, &args, out);
 }
 
 // Filters of Jinja2 that no published chat template uses.
@@ -266,7 +170,7 @@ static bool eval_builtin(jrun *r, const jnode *n, jvalue *out) { // a filter or 
     if (!n->builtin && n->kind != J_TEST && is_left_out(&n->value))
         return tern_jinja_fail(r, "the filter '%.*s' is not supported", width, n->value.s);
     if (!n->builtin) return tern_jinja_fail(r, "no %s named '%.*s'", what, width, n->value.s);
-    return eval(r, n->a, &self) && eval_args(r, n->list, NULL, &args) &&
+    return tern_jinja_eval(r, n->a, &self) && tern_jinja_eval_args(r, n->list, NULL, &args) &&
            tern_jinja_call_builtin(r, n->builtin, self, &args, out);
 }
 
@@ -295,9 +199,10 @@ static bool compare(jrun *r, uint8_t op, jvalue a, jvalue b, bool *out) {
 static bool eval_compare(jrun *r, const jnode *n, jvalue *out) {
     jvalue left, right;
     bool holds = true;
-    if (!eval(r, n->a, &left)) return false;
+    if (!tern_jinja_eval(r, n->a, &left)) return false;
     for (const jnode *with = n->list; with && holds; with = with->next, left = right)
-        if (!eval(r, with->a, &right) || !compare(r, with->op, left, right, &holds)) return false;
+        if (!tern_jinja_eval(r, with->a, &right) || !compare(r, with->op, left, right, &holds))
+            return false;
     *out = J_BOOL_OF(holds);
     return true;
 }
@@ -307,31 +212,32 @@ static bool eval_items(jrun *r, const jnode *n, jvalue *out) {
     if (n->kind == J_DICT_OF) {
         if (!tern_jinja_dict_new(r, J_DICT, out)) return false;
         for (const jnode *k = n->list; k; k = k->next->next)
-            if (!eval(r, k, &key) || !eval(r, k->next, &item) ||
+            if (!tern_jinja_eval(r, k, &key) || !tern_jinja_eval(r, k->next, &item) ||
                 !tern_jinja_dict_set(r, out->dict, key, item))
                 return false;
         return true;
     }
     if (!tern_jinja_list_new(r, n->kind == J_TUPLE_OF ? J_TUPLE : J_PLAIN, 0, out)) return false;
     for (const jnode *i = n->list; i; i = i->next)
-        if (!eval(r, i, &item) || !tern_jinja_list_add(r, out->list, item)) return false;
+        if (!tern_jinja_eval(r, i, &item) || !tern_jinja_list_add(r, out->list, item)) return false;
     return true;
 }
 
 static bool eval_item(jrun *r, const jnode *n, jvalue *out) {
     jvalue v, key, part[3];
-    if (!eval(r, n->a, &v)) return false;
-    if (n->b->kind != J_SLICE) return eval(r, n->b, &key) && tern_jinja_get_item(r, v, key, out);
+    if (!tern_jinja_eval(r, n->a, &v)) return false;
+    if (n->b->kind != J_SLICE)
+        return tern_jinja_eval(r, n->b, &key) && tern_jinja_get_item(r, v, key, out);
     const jnode *ends[3] = {n->b->a, n->b->b, n->b->c};
     for (int i = 0; i < 3; i++)
-        if (ends[i] && !eval(r, ends[i], &part[i])) return false;
+        if (ends[i] && !tern_jinja_eval(r, ends[i], &part[i])) return false;
     return tern_jinja_slice(r, v, ends[0] ? &part[0] : NULL, ends[1] ? &part[1] : NULL,
                             ends[2] ? &part[2] : NULL, out);
 }
 
 static bool eval_unary(jrun *r, const jnode *n, jvalue *out) {
     jvalue v;
-    if (!eval(r, n->a, &v)) return false;
+    if (!tern_jinja_eval(r, n->a, &v)) return false;
     if (v.type == J_UNDEFINED) return tern_jinja_fail_undefined(r, v);
     if (!tern_jinja_is_number(v))
         return tern_jinja_fail(r, "bad operand type for unary %c: '%s'",
@@ -345,7 +251,7 @@ static bool eval_unary(jrun *r, const jnode *n, jvalue *out) {
 
 static bool eval_concat(jrun *r, const jnode *n, jvalue *out) {
     jvalue a, b;
-    if (!eval(r, n->a, &a) || !eval(r, n->b, &b)) return false;
+    if (!tern_jinja_eval(r, n->a, &a) || !tern_jinja_eval(r, n->b, &b)) return false;
     size_t mark = r->out->len;
     // If only the run decides on escaping, Jinja2 joins without it.
     if (n->escape == J_ESCAPE_YES && (tern_jinja_is_markup(a) || tern_jinja_is_markup(b)))
@@ -357,9 +263,9 @@ static bool eval_concat(jrun *r, const jnode *n, jvalue *out) {
 
 static bool eval_cond(jrun *r, const jnode *n, jvalue *out) {
     jvalue condition;
-    if (!eval(r, n->a, &condition)) return false;
-    if (tern_jinja_truth(condition)) return eval(r, n->b, out);
-    if (n->c) return eval(r, n->c, out);
+    if (!tern_jinja_eval(r, n->a, &condition)) return false;
+    if (tern_jinja_truth(condition)) return tern_jinja_eval(r, n->b, out);
+    if (n->c) return tern_jinja_eval(r, n->c, out);
     *out = tern_jinja_undefined(J_STR_LIT("else"), J_MISSING);
     return true;
 }
@@ -370,7 +276,7 @@ static bool eval_inner(jrun *r, const jnode *n, jvalue *out) {
     case J_CONST: *out = n->value; return true;
     case J_HOLE: *out = r->hole; return true;
     case J_NAME: get_var(r, n->value, out); return true;
-    case J_ATTR: return eval(r, n->a, &a) && tern_jinja_get_attr(r, a, n->value, out);
+    case J_ATTR: return tern_jinja_eval(r, n->a, &a) && tern_jinja_get_attr(r, a, n->value, out);
     case J_ITEM: return eval_item(r, n, out);
     case J_CALL: return eval_call(r, n, NULL, out);
     case J_FILTER:
@@ -381,10 +287,10 @@ static bool eval_inner(jrun *r, const jnode *n, jvalue *out) {
     case J_COND: return eval_cond(r, n, out);
     case J_AND:
     case J_OR:
-        if (!eval(r, n->a, out)) return false;
-        return tern_jinja_truth(*out) == (n->kind == J_OR) || eval(r, n->b, out);
+        if (!tern_jinja_eval(r, n->a, out)) return false;
+        return tern_jinja_truth(*out) == (n->kind == J_OR) || tern_jinja_eval(r, n->b, out);
     case J_NOT:
-        if (!eval(r, n->a, &a)) return false;
+        if (!tern_jinja_eval(r, n->a, &a)) return false;
         *out = J_BOOL_OF(!tern_jinja_truth(a));
         return true;
     case J_NEG:
@@ -392,11 +298,12 @@ static bool eval_inner(jrun *r, const jnode *n, jvalue *out) {
     case J_COMPARE: return eval_compare(r, n, out);
     case J_CONCAT: return eval_concat(r, n, out);
     default: // J_BINARY
-        return eval(r, n->a, &a) && eval(r, n->b, &b) && tern_jinja_binary(r, n->op, a, b, out);
+        return tern_jinja_eval(r, n->a, &a) && tern_jinja_eval(r, n->b, &b) &&
+               tern_jinja_binary(r, n->op, a, b, out);
     }
 }
 
-static bool eval(jrun *r, const jnode *n, jvalue *out) {
+bool tern_jinja_eval(jrun *r, const jnode *n, jvalue *out) {
     r->line = n->line;
     if (!tern_jinja_enter(r)) return false;
     bool ok = eval_inner(r, n, out);
@@ -434,7 +341,8 @@ static flow run_with(jrun *r, const jnode *n) {
     if (!scope) return FLOW_FAILED;
     for (const jnode *set = n->a; set; set = set->next) {
         jvalue v; // evaluated in the outer scope, without the other values
-        if (!eval(r, set->b, &v) || !tern_jinja_dict_set(r, &scope->vars, set->a->value, v))
+        if (!tern_jinja_eval(r, set->b, &v) ||
+            !tern_jinja_dict_set(r, &scope->vars, set->a->value, v))
             return FLOW_FAILED;
     }
     r->scope = scope;
@@ -461,7 +369,8 @@ static bool filter_items(jrun *r, const jnode *n, jscope **scope, const jvalue *
     jvalue kept, condition;
     if (!tern_jinja_list_new(r, J_PLAIN, 0, &kept)) return false;
     for (uint32_t i = 0; i < *count; i++) {
-        if (!begin_turn(r, scope) || !assign(r, n->a, (*items)[i]) || !eval(r, n->c, &condition))
+        if (!begin_turn(r, scope) || !assign(r, n->a, (*items)[i]) ||
+            !tern_jinja_eval(r, n->c, &condition))
             return false;
         if (tern_jinja_truth(condition) && !tern_jinja_list_add(r, kept.list, (*items)[i]))
             return false;
@@ -484,7 +393,7 @@ static flow run_loop(jrun *r, const jnode *n, jvalue iterable, uint32_t depth) {
     if (n->c && !filter_items(r, n, &scope, &loop->items, &loop->n)) return FLOW_FAILED;
     for (; loop->index < loop->n && f != FLOW_BREAK; loop->index++) {
         if (!tern_jinja_work(r, 0) || !begin_turn(r, &scope) ||
-            !set_var(r, J_STR_LIT("loop"), (jvalue){.type = J_LOOP, .loop = loop}) ||
+            !tern_jinja_set_var(r, J_STR_LIT("loop"), (jvalue){.type = J_LOOP, .loop = loop}) ||
             !assign(r, n->a, loop->items[loop->index]))
             return FLOW_FAILED;
         f = run_list(r, n->list);
@@ -496,7 +405,7 @@ static flow run_loop(jrun *r, const jnode *n, jvalue iterable, uint32_t depth) {
 
 static flow run_for(jrun *r, const jnode *n) {
     jvalue iterable;
-    return eval(r, n->b, &iterable) ? run_loop(r, n, iterable, 0) : FLOW_FAILED;
+    return tern_jinja_eval(r, n->b, &iterable) ? run_loop(r, n, iterable, 0) : FLOW_FAILED;
 }
 
 // The result of a call or filter block is text, and is not escaped again.
@@ -514,22 +423,22 @@ static flow run_call_block(jrun *r, const jnode *n) {
 static flow run_filter_block(jrun *r, const jnode *n) {
     jvalue v;
     flow f = run_block(r, n->list, true, escapes(r, n));
-    return f != FLOW_ON ? f : flow_of(eval(r, n->b, &v) && put_text(r, v));
+    return f != FLOW_ON ? f : flow_of(tern_jinja_eval(r, n->b, &v) && put_text(r, v));
 }
 
 static flow run_set_block(jrun *r, const jnode *n) {
     jvalue v;
     flow f = run_block(r, n->list, true, escapes(r, n));
     if (f != FLOW_ON) return f;
-    return flow_of(eval(r, n->b, &v) && (!r->autoescape || tern_jinja_markup(r, v, true, &v)) &&
-                   assign(r, n->a, v));
+    return flow_of(tern_jinja_eval(r, n->b, &v) &&
+                   (!r->autoescape || tern_jinja_markup(r, v, true, &v)) && assign(r, n->a, v));
 }
 
 // As in Jinja2, `break` and `continue` out of the body do not restore the setting.
 static flow run_autoescape(jrun *r, const jnode *n) {
     bool outer = r->autoescape;
     jvalue v;
-    if (!eval(r, n->a, &v)) return FLOW_FAILED;
+    if (!tern_jinja_eval(r, n->a, &v)) return FLOW_FAILED;
     r->autoescape = tern_jinja_truth(v);
     flow f = run_block(r, n->list, false, false);
     if (f == FLOW_ON) r->autoescape = outer;
@@ -548,7 +457,7 @@ static bool is_constant(const jnode *n) {
 
 static flow run_print(jrun *r, const jnode *n) {
     jvalue v;
-    if (!eval(r, n->a, &v)) return FLOW_FAILED;
+    if (!tern_jinja_eval(r, n->a, &v)) return FLOW_FAILED;
     bool escaped = is_constant(n->a) ? n->escape & J_ESCAPE_YES : escapes(r, n);
     if (escaped && !tern_jinja_escape(r, v, &v)) return FLOW_FAILED;
     return flow_of(tern_jinja_print(r, v));
@@ -562,18 +471,18 @@ static flow run_inner(jrun *r, const jnode *n) {
     case J_IF:
         for (; n; n = n->orelse) { // an elif is an if in the orelse of the one before
             if (n->kind != J_IF) return run_list(r, n);
-            if (!eval(r, n->a, &v)) return FLOW_FAILED;
+            if (!tern_jinja_eval(r, n->a, &v)) return FLOW_FAILED;
             if (tern_jinja_truth(v)) return run_list(r, n->list);
             if (n->orelse && n->orelse->next) return run_list(r, n->orelse);
         }
         return FLOW_ON;
     case J_FOR: return run_for(r, n);
-    case J_SET: return flow_of(eval(r, n->b, &v) && assign(r, n->a, v));
+    case J_SET: return flow_of(tern_jinja_eval(r, n->b, &v) && assign(r, n->a, v));
     case J_SET_BLOCK: return run_set_block(r, n);
     case J_FILTER_BLOCK: return run_filter_block(r, n);
     case J_AUTOESCAPE: return run_autoescape(r, n);
     case J_BLOCK: return flow_of(run_block_body(r, n, n->op & J_BLOCK_SCOPED ? r->scope : r->root));
-    case J_MACRO_DEF: return flow_of(define_macro(r, n, &v) && set_var(r, n->value, v));
+    case J_MACRO_DEF: return flow_of(define_macro(r, n, &v) && tern_jinja_set_var(r, n->value, v));
     case J_CALL_BLOCK: return run_call_block(r, n);
     case J_WITH: return run_with(r, n);
     case J_BREAK: return FLOW_BREAK;
@@ -611,7 +520,8 @@ tern_status tern_jinja_render(const jprogram *program, const jlimits *limits,
         ok = tern_jinja_from_json(&r, variables, root, &v);
         if (ok) r.scope->vars = *v.dict;
     }
-    if (ok && program->uses_self) ok = set_var(&r, J_STR_LIT("self"), (jvalue){.type = J_SELF});
+    if (ok && program->uses_self)
+        ok = tern_jinja_set_var(&r, J_STR_LIT("self"), (jvalue){.type = J_SELF});
     r.root = r.scope;
     if (ok) run_list(&r, program->body);
     tern_jinja_arena_free(&r.arena);
