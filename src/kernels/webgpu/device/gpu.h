@@ -487,6 +487,7 @@ tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t ea
 // Memory of a screened head: its copy, in which data about the rows follow their integers; and, for
 // a chunk of outputs, rows of x and lists of tokens. 0: nothing is screened.
 uint64_t gpu_screen_copy_bytes(const tern_weight *w);
+gpu_kernel gpu_screen_copy_kernel(const tern_weight *w);
 uint64_t gpu_screen_infos_at(const tern_weight *w);
 uint64_t gpu_screen_x_bytes(const tern_plan *p);
 uint64_t gpu_screen_list_bytes(const tern_plan *p);

@@ -71,6 +71,7 @@
     ROW(GPU_FLOAT_GEMV_OPEN, "float_linear", "gemv_open", "rwwr")                                  \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
     ROW(GPU_HEAD_COPY, "head_copy", "head_copy", "rww")                                            \
+    ROW(GPU_WIDE_HEAD_COPY, "wide_head_copy", "head_copy", "rww")                                  \
     ROW(GPU_HEAD_X, "head_x", "head_x", "wwwww")                                                   \
     ROW(GPU_HEAD_SCREEN_DOT, "head_screen_dot", "screen", "rrrrwr")                                \
     ROW(GPU_HEAD_SCREEN_MATRIX, "head_screen_matrix", "screen", "rrrrw")                           \
@@ -79,7 +80,9 @@
     ROW(GPU_HEAD_LIST, "head_pick", "head_list", "w--ww")                                          \
     ROW(GPU_HEAD_EXACT, "head_exact", "head_exact", "rwwr")                                        \
     ROW(GPU_HEAD_OPEN, "head_exact", "head_open", "rwwrw")                                         \
+    ROW(GPU_WIDE_HEAD_EXACT, "wide_head_exact", "head_exact", "rwwr")                              \
     ROW(GPU_WIDE_FLOAT, "wide_float", "linear", "rww")                                             \
+    ROW(GPU_WIDE_FLOAT_OPEN, "wide_float", "linear_open", "rwwr")                                  \
     ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
     ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
     ROW(GPU_NORM_LINEAR_ADD, "ternary_token", "norm_linear_add", "rrww")                           \

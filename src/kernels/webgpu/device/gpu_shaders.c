@@ -58,9 +58,11 @@ const char *const *gpu_shader_base(const char *file) {
         {"ternary_token", {"codes", "codes_vec", "ternary_row", "ternary_tiles", "token"}},
         {"wide_embed", {"wide_codes", "table_row"}},
         {"wide_few", {"wide_codes", "ternary_tiles", "few"}},
-        {"wide_float", {"wide_codes"}},
+        {"wide_float", {"wide_codes", "wide_chain"}},
         {"wide_gemm", {"wide_codes", "gemm", "wide_tile"}},
         {"wide_gemm_matrix", {"wide_codes", "gemm", "wide_tile", "gemm_groups"}},
+        {"wide_head_copy", {"wide_codes", "wide_chain", "head_bound", "head_copy"}},
+        {"wide_head_exact", {"wide_codes", "wide_chain"}},
         {"wide_gemv", {"wide_codes", "gemv"}},
         {"wide_token", {"wide_codes", "ternary_row", "ternary_tiles", "token"}},
     };

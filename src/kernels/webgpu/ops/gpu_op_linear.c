@@ -9,6 +9,11 @@ static uint32_t splits_for(int64_t blocks, uint32_t threads_max) {
     return (uint32_t)(splits < 8 ? 8 : splits); // the reduction needs 64 threads
 }
 
+// Threads that share a row in wide_float.wgsl and wide_head_exact.wgsl.
+uint32_t gpu_wide_float_splits(int64_t blocks) {
+    return splits_for(blocks, GPU_WIDE_FLOAT_THREADS);
+}
+
 // Where a part of a matrix writes.
 static void set_part(const tern_weight *w, const gpu_part *part, gpu_dispatch *d) {
     set(d, "FIRST_ROW", (double)part->first_row);
@@ -377,12 +382,12 @@ static gpu_dispatch *add_float_part(tern_plan *p, const product *f, const gpu_pa
     return d;
 }
 
-// By the number of rows of x; fewer to a workgroup if its memory has no room for more.
 static gpu_screening screening_of(const tern_plan *p, const product *f) {
     bool can = GPU_SCREENS_HEADS && f->chunk && gpu_screen_can(p, f->w, f->soft_cap);
     return can ? GPU_UNSCREENED : GPU_SCREEN_ANY;
 }
 
+// By the number of rows of x; fewer to a workgroup if its memory has no room for more.
 static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part, bool by_token) {
     for (size_t i = 0; i < GPU_ROW_COUNTS; i++) {
         uint32_t each = row_counts[i].each;
@@ -402,35 +407,13 @@ static void add_float_gemvs(tern_plan *p, const product *f, const gpu_part *part
     }
 }
 
-// The screened head; for many rows, where that leaves too much open, the kernel of all rows.
-static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, tern_error *err) {
-    // It keeps one more number in a workgroup's memory.
-    const uint32_t most = p->device->workgroup_bytes_max;
-    const gpu_dispatch *own = &p->dispatches[p->n_dispatches - 1];
-    while (own->rows_each > 1 && room_of(p, w, own->rows_each) + 16 > most) own--;
-    gpu_dispatch open = *own;
-    TERN_TRY(gpu_screen_add(p, f->x, w, x_each(w), err));
-    if (p->chunk_rows < GPU_SCREEN_ROWS) return TERN_OK;
-    open.what.kernel = GPU_FLOAT_GEMV_OPEN;
-    set(&open, "LIST", GPU_SCREEN_LIST);
-    bind_place(&open, GPU_SCREEN_LISTS, -1);
-    open.kinds = GPU_MANY_STEPS;
-    open.screen = GPU_SCREENED;
-    if (open.x > GPU_WORKGROUPS) open.x = GPU_WORKGROUPS;
-    open.rows_min = GPU_SCREEN_ROWS;
-    open.rows_max = UINT32_MAX;
-    p->dispatches[p->n_dispatches++] = open;
-    return TERN_OK;
-}
-
 // The same with codes of four bits and more (wide_float.wgsl).
-#define WIDE_FLOAT_THREADS 256
-#define WIDE_FLOAT_TILES   2
+#define WIDE_FLOAT_TILES 2
 static void add_wide_floats(tern_plan *p, const product *f, const gpu_part *part) {
     static const uint32_t rows_each[] = {1, 2, 4, 8};
     int64_t blocks = gpu_blocks(f->w->n_cols);
-    uint32_t splits = splits_for(blocks, WIDE_FLOAT_THREADS);
-    uint32_t teams = WIDE_FLOAT_THREADS / (8 * splits);
+    uint32_t splits = gpu_wide_float_splits(blocks);
+    uint32_t teams = GPU_WIDE_FLOAT_THREADS / (8 * splits);
     for (size_t i = 0; i < sizeof rows_each / sizeof *rows_each; i++) {
         gpu_dispatch *d =
             add(p, GPU_WIDE_FLOAT, groups(part->n_rows, GPU_TILE_ROWS * WIDE_FLOAT_TILES * teams),
@@ -447,6 +430,7 @@ static void add_wide_floats(tern_plan *p, const product *f, const gpu_part *part
         set(d, "CHUNK_ROWS", p->chunk_rows);
         d->rows_min = rows_each[i] / 2 + 1;
         d->rows_max = i + 1 < sizeof rows_each / sizeof *rows_each ? rows_each[i] : UINT32_MAX;
+        d->screen = screening_of(p, f);
     }
 }
 
@@ -467,6 +451,28 @@ static void add_float(tern_plan *p, const product *f) {
         d->rows_each = 64;
         d->kinds = GPU_PROMPTS;
     }
+}
+
+// The screened head; for many rows, where that leaves too much open, the kernel of all rows.
+static tern_status add_screened(tern_plan *p, const product *f, tern_weight *w, tern_error *err) {
+    // It keeps one more number in a workgroup's memory.
+    const uint32_t most = p->device->workgroup_bytes_max;
+    const gpu_dispatch *own = &p->dispatches[p->n_dispatches - 1];
+    bool is_wide = gpu_is_wide(w->codes);
+    while (!is_wide && own->rows_each > 1 && room_of(p, w, own->rows_each) + 16 > most) own--;
+    gpu_dispatch open = *own;
+    TERN_TRY(gpu_screen_add(p, f->x, w, is_wide ? 1 : x_each(w), err));
+    if (p->chunk_rows < GPU_SCREEN_ROWS) return TERN_OK;
+    open.what.kernel = is_wide ? GPU_WIDE_FLOAT_OPEN : GPU_FLOAT_GEMV_OPEN;
+    set(&open, "LIST", GPU_SCREEN_LIST);
+    bind_place(&open, GPU_SCREEN_LISTS, -1);
+    open.kinds = GPU_MANY_STEPS;
+    open.screen = GPU_SCREENED;
+    if (open.x > GPU_WORKGROUPS) open.x = GPU_WORKGROUPS;
+    open.rows_min = GPU_SCREEN_ROWS;
+    open.rows_max = UINT32_MAX;
+    p->dispatches[p->n_dispatches++] = open;
+    return TERN_OK;
 }
 
 static tern_weight *head_of(tern_weight *w) { return w->head ? w->head : w; }

@@ -34,9 +34,13 @@ uint64_t gpu_screen_list_bytes(const tern_plan *p) {
 
 // ---- Plan --------------------------------------------------------------------------------------
 
+static bool has_float_rows(const tern_weight *w) {
+    return w->form != GPU_FORM_TILES || gpu_is_wide(w->codes);
+}
+
 bool gpu_screen_can(const tern_plan *p, const tern_weight *w, float soft_cap) {
     const tern_device *d = p->device;
-    return w->n_parts == 1 && w->form != GPU_FORM_TILES && w->n_cols <= COLS_MAX && soft_cap == 0 &&
+    return w->n_parts == 1 && has_float_rows(w) && w->n_cols <= COLS_MAX && soft_cap == 0 &&
            w->parts[0].bytes >= d->screen_bytes_min &&
            gpu_screen_copy_bytes(w) <= d->binding_bytes_max;
 }
@@ -110,13 +114,26 @@ static void add_pick(tern_plan *p, gpu_kernel kernel) {
     if (kernel == GPU_HEAD_LIST) bind_place(d, GPU_SCREEN_LISTS, -1);
 }
 
+// The parameters of the kernels that read the head itself.
+static void set_rows(const tern_weight *w, gpu_dispatch *d) {
+    if (!gpu_is_wide(w->codes)) {
+        set_form(w, d);
+        return;
+    }
+    set_wide_codes(d, w->codes);
+    set(d, "BLOCKS", (double)gpu_blocks(w->n_cols));
+}
+
 static gpu_dispatch *add_exact(tern_plan *p, gpu_kernel kernel, uint32_t n_groups, tern_vid x,
                                uint32_t each, gpu_kind kind) {
     const tern_weight *w = p->screened;
     gpu_dispatch *d = add_screen(p, kernel, n_groups, kind);
-    d->what.n_constants = 0; // set_form has all of them
-    set_form(w, d);
-    set(d, "EACH", each);
+    d->what.n_constants = 0; // set_rows has all of them
+    set_rows(w, d);
+    if (gpu_is_wide(w->codes))
+        set(d, "SPLITS", gpu_wide_float_splits(gpu_blocks(w->n_cols)));
+    else
+        set(d, "EACH", each);
     set(d, "N_ROWS", (double)w->n_rows);
     bind_part(d, &w->parts[0]);
     bind_value(p, d, x);
@@ -126,7 +143,8 @@ static gpu_dispatch *add_exact(tern_plan *p, gpu_kernel kernel, uint32_t n_group
 }
 
 static void add_listed(tern_plan *p, tern_vid x, uint32_t each) {
-    gpu_dispatch *d = add_exact(p, GPU_HEAD_EXACT, GPU_SCREEN_LIST / 32, x, each, GPU_MANY_STEPS);
+    gpu_kernel exact = gpu_is_wide(p->screened->codes) ? GPU_WIDE_HEAD_EXACT : GPU_HEAD_EXACT;
+    gpu_dispatch *d = add_exact(p, exact, GPU_SCREEN_LIST / 32, x, each, GPU_MANY_STEPS);
     set(d, "CHUNK_ROWS", p->chunk_rows);
     set(d, "LIST", GPU_SCREEN_LIST);
 }
@@ -175,21 +193,27 @@ static void add_few(tern_plan *p, tern_vid x, uint32_t each) {
     bind_place(d, GPU_TOP_PARTS_MEMORY, -1);
 }
 
-// As many rows of x as a workgroup has memory for; none if the head is Q8_0, whose rows are as
+// As many rows of x as a workgroup has memory for; none if the head has codes, whose rows are as
 // short as the copy's.
 static uint32_t rows_of_few(const tern_plan *p) {
     const tern_weight *w = p->screened;
-    uint32_t rows = w->form == GPU_FORM_Q8 || w->n_cols > FEW_COLS_MAX ? 0 : GPU_FEW;
+    bool is_short = w->form == GPU_FORM_Q8 || w->form == GPU_FORM_TILES;
+    uint32_t rows = is_short || w->n_cols > FEW_COLS_MAX ? 0 : GPU_FEW;
     while (rows > 0 && 2 * rows * padded_cols(w) + FEW_BESIDES > p->device->workgroup_bytes_max)
         rows /= 2;
     return rows;
 }
 
+gpu_kernel gpu_screen_copy_kernel(const tern_weight *w) {
+    return gpu_is_wide(w->codes) ? GPU_WIDE_HEAD_COPY : GPU_HEAD_COPY;
+}
+
 // Made now, since a pipeline takes long.
 static tern_status open_copy(tern_plan *p, tern_error *err) {
     const tern_weight *w = p->screened;
-    gpu_dispatch d = {.what.kernel = GPU_HEAD_COPY};
-    set_form(w, &d);
+    gpu_dispatch d = {.what.kernel = gpu_screen_copy_kernel(w)};
+    set_rows(w, &d);
+    if (gpu_is_wide(w->codes)) set(&d, "COLS4", (double)(w->n_cols / 4));
     set(&d, "N_ROWS", (double)w->n_rows);
     set(&d, "Q_WORDS", (double)(padded_cols(w) / 4));
     return gpu_pipeline_get(p->device, &d.what, &p->screen_copy, err);

@@ -34,7 +34,7 @@ static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_err
          .bytes = w->parts[0].bytes},
         {.binding = 2, .buffer = copy, .bytes = infos},
         {.binding = 3, .buffer = copy, .offset = infos, .bytes = gpu_screen_copy_bytes(w) - infos}};
-    wgpu_group_desc desc = {.layout = d->layouts[GPU_HEAD_COPY],
+    wgpu_group_desc desc = {.layout = d->layouts[gpu_screen_copy_kernel(w)],
                             .n_entries = sizeof entries / sizeof *entries,
                             .entries = entries};
     wgpu_group group = d->api.DeviceCreateBindGroup(d->device, &desc);

@@ -211,7 +211,11 @@ TEST(gpu_screened_heads_have_the_greatest_logits) {
         {600, 1024, TERN_DTYPE_F32, fill_lost, fill_flat, 3, LISTED},
         {600, 1024, TERN_DTYPE_F32, fill_normal, fill_close, 2, OPEN},
         {600, 200, TERN_DTYPE_F32, fill_kinds, fill_far, 8, EITHER},
+        {700, 512, TERN_DTYPE_Q6_K, fill_outliers, fill_normal, 17, LISTED},
+        {600, 256, TERN_DTYPE_Q4_K, fill_normal, fill_close, 12, OPEN},
         // In the long run:
+        {1003, 2304, TERN_DTYPE_Q4_K, fill_outliers, fill_normal, 40, LISTED},
+        {700, 320, TERN_DTYPE_Q5_0, fill_kinds, fill_kinds, 9, EITHER},
         {600, 72, TERN_DTYPE_F32, fill_normal, fill_equal, 9, LISTED},
         {600, 64, TERN_DTYPE_F32, fill_far, fill_normal, 40, EITHER},
         {700, 320, TERN_DTYPE_Q8_0, fill_outliers, fill_normal, 33, LISTED},
@@ -226,7 +230,7 @@ TEST(gpu_screened_heads_have_the_greatest_logits) {
         {700, 320, TERN_DTYPE_F16, fill_far, fill_far, 5, EITHER},
     };
     if (!rig_has_gpu()) return;
-    size_t n = rig_cases(sizeof cases / sizeof *cases, 11);
+    size_t n = rig_cases(sizeof cases / sizeof *cases, 13);
     for (size_t i = 0; i < n; i++) check(&cases[i], test_is_long() ? RIG_DEVICES : RIG_GPU_LEAST);
 }
 

@@ -1,5 +1,6 @@
 // The 8-bit copy of a head's rows for head_screen_*.wgsl, and how far from it they are
-// (head_bound.wgsl). A workgroup makes a row. Grid: (32768, rows / 32768).
+// (head_bound.wgsl). A workgroup makes a row. Grid: (32768, rows / 32768). Comes behind a file that
+// has COLS4, weights4 and sizes4: what a row's products are computed from.
 override N_ROWS: u32;
 override Q_WORDS: u32; // of a row of the copy, zeros after its end
 
@@ -14,6 +15,11 @@ fn packed(v: vec4<i32>) -> u32 {
 fn columns_of(row: u32, i: u32) -> vec4<f32> {
     if (i >= COLS4) { return vec4(0.0); }
     return weights4(row, i);
+}
+
+fn sizes_of(row: u32, i: u32) -> vec4<f32> {
+    if (i >= COLS4) { return vec4(0.0); }
+    return sizes4(row, i);
 }
 
 @compute @workgroup_size(256)
@@ -46,7 +52,8 @@ fn head_copy(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_ind
         if (all.x == 0.0) {
             c = integers(v, factor);
             let r = v - step * vec4<f32>(c);
-            squares += dot(v, v);
+            let size = sizes_of(row, i);
+            squares += dot(size, size);
             rests += dot(r, r);
         }
         codes[row * Q_WORDS + i] = packed(c);

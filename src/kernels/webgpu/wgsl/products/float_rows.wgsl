@@ -25,3 +25,4 @@ fn weights4(row: u32, i: u32) -> vec4<f32> {
     }
     return bitcast<vec4<f32>>(w[row * COLS4 + i]);
 }
+fn sizes4(row: u32, i: u32) -> vec4<f32> { return weights4(row, i); }

@@ -3,7 +3,6 @@
 // a workgroup has TEAMS such teams of 8 * SPLITS threads, and multiplies each weight with ROWS rows of
 // x. A row's sum is the same chain of fma, whatever ROWS is. Grid: (rows of W / workgroup's, rows of x /
 // ROWS).
-override BLOCKS: u32; // of 64 columns
 override SPLITS: u32;
 override TEAMS: u32;
 override ROWS: u32; // at most 8
@@ -17,23 +16,11 @@ override CHUNK_ROWS: u32 = 1u; // of y at most, then
 const ROWS_MAX = 8u;
 const TILES = 2u;
 
-@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 
 override N_SUMS: u32 = TILES * THREADS;
 var<workgroup> sums: array<f32, N_SUMS>; // [tile][thread]
-
-fn fma4(c: u32, x: vec4<f32>, sum: f32) -> f32 {
-    let v = bytes4(c);
-    return fma(v.w, x.w, fma(v.z, x.z, fma(v.y, x.y, fma(v.x, x.x, sum))));
-}
-
-// The factors of a code of this group, which is in the upper bits of its byte, and of the sum of x.
-fn factors(s: Scales, p: u32) -> vec2<f32> {
-    let unit = 1.0 / f32(1u << SHIFT);
-    return vec2(s.scale[p] * unit, f32(OFFSET) * s.scale[p] - s.minimum[p]);
-}
 
 alias Acc = array<array<f32, TILES>, ROWS_MAX>;
 fn add_block(tiles: array<u32, TILES>, row: u32, b: u32, token: u32, count: u32,
@@ -57,13 +44,10 @@ fn add_block(tiles: array<u32, TILES>, row: u32, b: u32, token: u32, count: u32,
             let x1 = x[at + 1u];
             let x2 = x[at + 2u];
             let x3 = x[at + 3u];
-            let all = x0 + x1 + x2 + x3;
-            let total = all.x + all.y + all.z + all.w;
+            let total = sum_of_16(x0, x1, x2, x3);
             for (var k = 0u; k < TILES; k++) {
-                let first = fma4(codes[k].y, x1, fma4(codes[k].x, x0, 0.0));
-                let dot = fma4(codes[k].w, x3, fma4(codes[k].z, x2, first));
-                (*acc)[t][k] = fma(f[k].x, dot, (*acc)[t][k]);
-                if (MINIMA) { (*acc)[t][k] = fma(f[k].y, total, (*acc)[t][k]); }
+                let dot = dot_of_16(codes[k], x0, x1, x2, x3);
+                (*acc)[t][k] = add_16((*acc)[t][k], f[k], dot, total);
             }
         }
     }
@@ -73,12 +57,7 @@ fn write(to: u32, value: f32) {
     if (ADD) { y[to] = y[to] + value; } else { y[to] = capped_by(SOFT_CAP, vec4(value)).x; }
 }
 
-@compute @workgroup_size(THREADS)
-fn linear(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
-          @builtin(local_invocation_index) lane: u32) {
-    let number = id.y * n_groups.x + id.x; // those with the same weights are neighbours in time
-    let group = number / n_groups.y;
-    let y_row = number % n_groups.y * ROWS;
+fn multiply(group: u32, y_row: u32, lane: u32) {
     let team = lane / (8u * SPLITS);
     let in_team = lane % (8u * SPLITS);
     var token = y_row;
@@ -111,5 +90,35 @@ fn linear(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_group
             for (var i = 0u; i < SPLITS; i++) { sum += sums[place + 8u * i]; }
             write((y_row + t) * Y_COLS + FIRST_ROW + to, sum);
         }
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn linear(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
+          @builtin(local_invocation_index) lane: u32) {
+    let number = id.y * n_groups.x + id.x; // those with the same weights are neighbours in time
+    multiply(number / n_groups.y, number % n_groups.y * ROWS, lane);
+}
+
+// The same where, in one of the rows of x, more tokens may be the greatest than a list of
+// head_pick.wgsl has room for.
+override LIST: u32 = 0u;
+@group(0) @binding(4) var<storage, read> listed: array<u32>; // of each row
+var<workgroup> is_open: u32;
+
+@compute @workgroup_size(THREADS)
+fn linear_open(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) n_groups: vec3<u32>,
+               @builtin(local_invocation_index) lane: u32) {
+    let number = id.y * n_groups.x + id.x;
+    let y_row = number % n_groups.y * ROWS;
+    let count = min(run.n_outputs - run.first_output, CHUNK_ROWS);
+    if (lane == 0u) { is_open = 0u; }
+    workgroupBarrier();
+    if (lane < ROWS && y_row + lane < count && listed[y_row + lane] > LIST) { is_open = 1u; }
+    if (workgroupUniformLoad(&is_open) == 0u) { return; }
+    let each = 8u * TILES * TEAMS;
+    for (var group = number / n_groups.y; group * each < N_ROWS; group += n_groups.x) {
+        multiply(group, y_row, lane);
+        workgroupBarrier();
     }
 }
