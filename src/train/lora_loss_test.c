@@ -1,0 +1,190 @@
+// Training adapters has the losses that a session has: of the base before the first step, and of
+// the base with the adapter after the last.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "formats/shard/shard.h"
+#include "train/lora_fixture.h"
+
+static double loss_of_rows(tern_session *s, int32_t n_vocab, const int32_t *ids, int n,
+                           const int32_t *targets, double *n_scored, tern_error *err) {
+    static float logits[SEQ_LEN * TINY_N_VOCAB];
+    double sum = 0;
+    tern_session_reset(s);
+    if (tern_session_logits(s, ids, (size_t)n, logits, err) != TERN_OK) return NAN;
+    for (int i = 0; i < n; i++) {
+        const float *row = logits + (size_t)i * (size_t)n_vocab;
+        double total = 0;
+        for (int k = 0; k < n_vocab; k++) total += exp((double)row[k]);
+        if (targets[i] < 0) continue;
+        sum += log(total) - (double)row[targets[i]];
+        *n_scored += 1;
+    }
+    return sum;
+}
+
+// Mean over the first 1024 tokens of the held-out text, document by document. The tiny model begins
+// texts with the token that ends them; the folder's tokenizer has a separate one for that.
+// begin: the token that texts begin with; -1: as the shards say.
+static double session_loss_from(const char *model, int32_t begin, const char *lora,
+                                const char *data) {
+    tern_error err = {0};
+    tern_model *m = NULL;
+    tern_session *s = NULL;
+    tern_token_set *set = NULL;
+    tern_lora adapter = {.path = lora, .scale = 1};
+    tern_model_desc desc = {.loras = &adapter, .n_loras = lora != NULL, .n_threads = 1};
+    tern_token_set_desc sd = {.seq_len = SEQ_LEN, .in_order = true};
+    tern_model_info info = {0};
+    double sum = 0, n_scored = 0;
+    bool ok =
+        tern_model_open(&m, model, &desc, &err) == TERN_OK &&
+        tern_session_open(&s, m, &(tern_session_desc){.kv_type = TERN_KV_F32}, &err) == TERN_OK &&
+        tern_token_set_open_folder(&set, data, "valid", &sd, &err) == TERN_OK && set;
+    if (ok) tern_model_get_info(m, &info);
+    ok = ok && info.n_vocab <= TINY_N_VOCAB;
+    for (uint64_t i = 0; ok && i < tern_token_set_n_sequences(set) && i < 1024 / SEQ_LEN; i++) {
+        int32_t ids[SEQ_LEN + 1], targets[SEQ_LEN];
+        uint8_t starts[SEQ_LEN + 1];
+        ok = tern_token_set_sequence(set, 0, i, ids, starts, &err) == TERN_OK;
+        for (int t = 0; t < SEQ_LEN; t++) {
+            targets[t] = begin < 0 && starts[t + 1] ? -1 : ids[t + 1];
+            if (begin >= 0) starts[t] = ids[t] == begin;
+        }
+        for (int first = 0, last; ok && first < SEQ_LEN; first = last) {
+            for (last = first + 1; last < SEQ_LEN && !starts[last];) last++;
+            sum += loss_of_rows(s, info.n_vocab, ids + first, last - first, targets + first,
+                                &n_scored, &err);
+        }
+    }
+    CHECK_MSG(ok, "%s", err.message);
+    tern_token_set_close(set);
+    tern_session_close(s);
+    tern_model_close(m);
+    return sum / n_scored;
+}
+
+static double session_loss(const char *model, bool is_folder, const char *lora, const char *data) {
+    return session_loss_from(model, is_folder ? -1 : 0, lora, data);
+}
+
+TEST(lora_training_is_what_a_session_computes) {
+    char base[300], data[300], out[300], adapter[400];
+    tern_error err;
+    losses l;
+    for (size_t i = 0; i < N_KINDS; i++) {
+        if (!make_base(&kinds[i], base, sizeof base)) return;
+        snprintf(data, sizeof data, "%s", test_tmp("lora_train_data"));
+        snprintf(out, sizeof out, "%s%zu", test_tmp("lora_train_out"), i);
+        if (!make_data(base, kinds[i].folder, data)) return;
+        tern_train_desc d = small_run(base, data, out, &l);
+        REQUIRE_OK(tern_train(&d, &err), err);
+        double first = session_loss(base, kinds[i].folder, NULL, data);
+        snprintf(adapter, sizeof adapter, "%s/step-00000040.gguf", out);
+        double last = session_loss(base, kinds[i].folder, adapter, data);
+        CHECK_MSG(fabs(l.first_valid / first - 1) < 2e-3, "%s: %g, a session's %g", kinds[i].name,
+                  l.first_valid, first);
+        CHECK_MSG(fabs(l.last_valid / last - 1) < 5e-3 && last < 0.6 * first,
+                  "%s: %g, a session's %g, from %g", kinds[i].name, l.last_valid, last, first);
+    }
+}
+
+// A folder of tests/oracles with a tokenizer, and text about animals.
+static bool copy_oracle(const char *from, char *folder, size_t size) {
+    static const char *const names[][2] = {{"config.json", "config.json"},
+                                           {"model.safetensors", "model.safetensors"},
+                                           {"../small_tokenizer.json", "tokenizer.json"}};
+    tern_error err = {0};
+    bool ok = true;
+    snprintf(folder, size, "%s", test_tmp("lora_family"));
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < 3; i++) {
+        char in[300], out[400];
+        size_t n;
+        snprintf(in, sizeof in, "%s/%s", from, names[i][0]);
+        snprintf(out, sizeof out, "%s/%s", folder, names[i][1]);
+        char *bytes = test_read(in, &n);
+        ok = ok && bytes && tern_file_write(out, bytes, n, &err) == TERN_OK;
+        free(bytes);
+    }
+    CHECK_MSG(ok, "%s: %s", from, err.message);
+    return ok;
+}
+
+static bool make_animals(const char *base, const char *folder) {
+    static const char *const names[] = {"cat", "dog", "hen", "fox"};
+    const char *text = test_tmp("lora_family.txt");
+    FILE *f = fopen(text, "w");
+    if (!f) return false;
+    for (int i = 0; i < 256; i++)
+        fprintf(f, "the %s and the %s and the %s, a %s is a pet.<|endoftext|>", names[i % 4],
+                names[i / 4 % 4], names[i / 16 % 4], names[i / 64]);
+    fclose(f);
+    return build_data(base, text, "<stop>", folder);
+}
+
+// For a Falcon-H1: its folder has factors besides the weights, which the GGUF has folded in.
+static void check_other_world(const char *other, const char *adapter) {
+    tern_error err = {0};
+    tern_model *m;
+    const tern_lora lora = {.path = adapter, .scale = 1};
+    const tern_model_desc desc = {.loras = &lora, .n_loras = 1, .n_threads = 1};
+    CHECK(tern_model_open(&m, other, &desc, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.message, "has factors in its weights"), "%s", err.message);
+}
+
+// Families with state spaces, and Gemma 4, from the folder and from the GGUF that it becomes. Seen
+// to fail: an adapter for pieces of a matrix, which no session loads; from a GGUF's rates, a column
+// there, only the first was read.
+TEST(lora_training_of_the_families_is_what_a_session_computes) {
+    static const char *const from[] = {"tests/oracles/granitehybrid", "tests/oracles/falcon_h1",
+                                       "tests/oracles/gemma4"};
+    for (int i = 0; i < 6; i++) {
+        char folder[300], data[300], out[300], adapter[400], gguf[300];
+        tern_error err = {0};
+        losses l;
+        if (!copy_oracle(from[i / 2], folder, sizeof folder)) return;
+        snprintf(gguf, sizeof gguf, "%s", test_tmp("lora_family.gguf"));
+        REQUIRE_OK(tern_convert(folder, gguf, NULL, &err), err);
+        const char *base = i % 2 ? gguf : folder;
+        snprintf(data, sizeof data, "%s", test_tmp("lora_family_data"));
+        snprintf(out, sizeof out, "%s%d", test_tmp("lora_family_out"), i);
+        if (!make_animals(base, data)) return;
+        tern_train_desc d = small_run(base, data, out, &l);
+        REQUIRE_OK(tern_train(&d, &err), err);
+        double first = session_loss_from(base, -1, NULL, data);
+        snprintf(adapter, sizeof adapter, "%s/step-00000040.gguf", out);
+        double last = session_loss_from(base, -1, adapter, data);
+        CHECK_MSG(fabs(l.first_valid / first - 1) < 2e-3, "%s: %g, a session's %g", base,
+                  l.first_valid, first);
+        CHECK_MSG(fabs(l.last_valid / last - 1) < 5e-3 && last < 0.95 * first,
+                  "%s: %g, a session's %g, from %g", base, l.last_valid, last, first);
+        if (i / 2 == 1) check_other_world(i % 2 ? folder : gguf, adapter);
+        d.lora_targets = i < 2 ? "gate,up" : "q,v";
+        snprintf(out, sizeof out, "%s%d", test_tmp("lora_family_some"), i);
+        tern_status status = tern_train(&d, &err);
+        CHECK_MSG((status == TERN_OK) == (i >= 2), "%s", err.message);
+        CHECK(i >= 2 || strstr(err.message, "no matrix of 'gate,up' that can have an adapter"));
+    }
+}
+
+TEST(lora_training_merges_into_float_weights) {
+    char base[300], data[300], out[300], adapter[400], merged[300];
+    tern_error err;
+    losses l;
+    if (!make_base(&kinds[4], base, sizeof base)) return;
+    snprintf(data, sizeof data, "%s", test_tmp("lora_merge_data"));
+    snprintf(out, sizeof out, "%s", test_tmp("lora_merge_out"));
+    snprintf(merged, sizeof merged, "%s", test_tmp("lora_merged_trained.gguf"));
+    if (!make_data(base, false, data)) return;
+    tern_train_desc d = small_run(base, data, out, &l);
+    REQUIRE_OK(tern_train(&d, &err), err);
+    snprintf(adapter, sizeof adapter, "%s/step-00000040.gguf", out);
+    tern_lora lora = {.path = adapter, .scale = 1};
+    tern_convert_desc convert = {.loras = &lora, .n_loras = 1, .type = TERN_TYPE_F32};
+    REQUIRE_OK(tern_convert(base, merged, &convert, &err), err);
+    double beside = session_loss(base, false, adapter, data);
+    double inside = session_loss(merged, false, NULL, data);
+    CHECK_MSG(fabs(inside / beside - 1) < 1e-4, "beside %g, merged %g", beside, inside);
+}
