@@ -8,7 +8,7 @@
 typedef struct held_page {
     tern_page page;
     int32_t n_holders;
-    uint8_t *out;           // not NULL: its contents in the host's memory, and it has no page
+    uint8_t *out; // not NULL: its contents in the host's memory; it has no page, and one holder
     struct held_page *next; // in the list of free pages
 } held_page;
 

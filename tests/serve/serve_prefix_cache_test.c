@@ -382,6 +382,23 @@ static void restart(schedule *s) {
     s->n_restarts++;
 }
 
+// What prefix_cache.h says of all prefixes; a fault would show later, elsewhere.
+static void check_prefixes(schedule *s) {
+    const prefix_cache *f = &s->slots.prefixes;
+    for (int tier = 0; tier < PREFIX_TIERS; tier++) {
+        uint64_t n = 0;
+        for (const cached_prefix *k = f->lists[tier].newest; k; k = k->older, n++) {
+            bool in_memory = tier != PREFIX_ON_DISK;
+            check(s, (int)k->tier == tier && k->node->value == k, "a prefix in the list of %d",
+                  tier);
+            check(s, (k->session != NULL) == in_memory && k->node->is_marked == in_memory,
+                  "a prefix of tier %d with session %p, mark %d", tier, (const void *)k->session,
+                  k->node->is_marked);
+        }
+        check(s, n == f->view.n[tier], "%llu prefixes in tier %d", (unsigned long long)n, tier);
+    }
+}
+
 static void act(schedule *s) {
     static const uint64_t rooms[] = {0, 1 << 14, 1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 24};
     prefix_cache *f = &s->slots.prefixes;
@@ -405,6 +422,7 @@ static void act(schedule *s) {
     case 5: begin(s); break;
     default: step(s);
     }
+    check_prefixes(s);
 }
 
 static bool open_schedule(schedule *s, const char *path, const char *folder) {
@@ -439,7 +457,8 @@ static bool has_done_enough(const schedule *s) {
 }
 
 // Seen to fail with: tokens that are not compared after the twentieth, in the tree and among slots;
-// a file whose text is not compared, or whose checksum is not; a job that does not wait for a disk;
+// a file whose text is not compared, or whose checksum is not; a mark that outlives its prefix; a
+// job that does not wait for a disk;
 // fixed states that are taken in the middle of a prefix, or of a slot; a fork that leaves no token
 // to compute.
 TEST(serve_prefixes_say_what_each_says_alone) {
@@ -889,6 +908,21 @@ TEST(serve_prefixes_are_not_written_for_a_few_tokens) {
         size_t n = count_files(folder);
         CHECK_MSG(n == (cuts ? 1u : 3u), "%s: %zu files", families[i], n);
     }
+}
+
+// An empty text is no part of others. Seen to fail: with any text as the one that contains it.
+TEST(serve_prefixes_of_nothing_are_not_kept) {
+    static schedule s;
+    tern_session *session;
+    tern_error err = {0};
+    int32_t prefix[130];
+    if (!open_schedule(&s, families[0], NULL)) return;
+    for (int k = 0; k < 130; k++) prefix[k] = (int32_t)draw((uint32_t)s.n_vocab);
+    ask_after(&s, prefix, 130, 4);
+    tern_status status = tern_session_open(&session, s.model, &session_desc, &err);
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    if (status == TERN_OK) CHECK(!prefix_cache_keep(&s.slots.prefixes, of(0), session, 0, 0));
+    close_schedule(&s);
 }
 
 // Seen to fail: with a job that waits on; with one that does not wait at all.

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,6 +251,28 @@ static void run_in_processes(run_state *c, int n_jobs, bool verbose, char **part
     }
 }
 
+// A crash without other processes would not say in which test it was. Sanitizers, which say more,
+// and debuggers keep what they have set.
+static const run_state *alone;
+static void say_test(int sig) {
+    const test_case *t = alone->now[0];
+    const char *name = t ? t->name : "at the end";
+    ssize_t n = write(STDERR_FILENO, "FAILED   ", 9);
+    n += write(STDERR_FILENO, name, strlen(name));
+    n += write(STDERR_FILENO, " (a signal ended it)\n", 21);
+    if (n > 0) raise(sig); // as if nobody had caught it
+}
+
+static void catch_crashes(const run_state *c) {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+    alone = c;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction now, to = {.sa_handler = say_test, .sa_flags = (int)SA_RESETHAND};
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(signals[i], &to, NULL);
+    }
+}
+
 static const char usage[] =
     "usage: tern_tests [-v] [-l] [-j PROCESSES] [PART_OF_A_NAME ...] [!PART_OF_ANOTHER ...]\n"
     "Runs the tests whose names contain a part, or all. -v tells of each test, not only of slow "
@@ -286,6 +309,7 @@ int main(int argc, char **argv) {
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutex_init(&c->lock, &shared);
+    if (n_jobs == 1) catch_crashes(c);
     if (n_jobs == 1)
         run_tests(c, 0, verbose, argv + optind, argc - optind);
     else

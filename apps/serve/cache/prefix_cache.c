@@ -94,10 +94,12 @@ static void move_to(prefix_cache *f, cached_prefix *at, prefix_tier tier) {
     link_newest(f, at, tier);
 }
 
+// It is the last used one of a tier; if in memory, it is what is found for texts that share its
+// tokens.
 static void touch(prefix_cache *f, cached_prefix *at, prefix_tier tier) {
     at->used = tern_seconds();
     move_to(f, at, tier);
-    if (at->session) token_tree_mark(at->node); // those in memory are marked
+    if (at->session) token_tree_mark(at->node);
 }
 
 // Moves it to the disk's tier: its file is written, or will be.
@@ -240,7 +242,7 @@ static bool swap_out(prefix_cache *f, cached_prefix *at) {
     return true;
 }
 
-// Removes one prefix from the device or the host's memory.
+// One prefix moves down from the device's or the host's memory, or is forgotten.
 static void lower(prefix_cache *f, prefix_tier tier) {
     cached_prefix *at = f->lists[tier].oldest;
     // Shared pages do not move: then a prefix of another tier goes.
@@ -295,7 +297,8 @@ void prefix_cache_add_counts(prefix_cache_counts *sum, const prefix_cache_counts
 
 // ---- Finding -----------------------------------------------------------------------------------
 
-// Any prefix of the subtree: all of them contain the text up to here.
+// Any prefix of the subtree, one in memory if there is one: all of them contain the text up to
+// here.
 static cached_prefix *any_below(const token_node *top, bool in_memory) {
     if (top->marked) return top->marked->value;
     const token_node *at = in_memory ? NULL : top;
@@ -385,7 +388,8 @@ static cached_prefix *find_text(const prefix_space *space, const int32_t *ids, s
 static void forget_within(prefix_cache *f, const cached_prefix *kept) {
     for (token_node *at = kept->node->parent, *next; f->cuts_freely && at; at = next) {
         cached_prefix *part = at->value;
-        next = at->parent; // forgetting may remove this node, but none above it
+        next =
+            at->parent; // forgetting may remove this node, but none above it, since `kept` is below
         if (!part) continue;
         if (kept->file_bytes || !(part->file_bytes || part->is_moving))
             prefix_cache_forget(f, part);
@@ -401,7 +405,7 @@ static cached_prefix *keep(prefix_cache *f, prefix_space *space, tern_session *s
     size_t n_common;
     const token_node *at = token_tree_match(&space->tree, ids, n, &n_common);
     cached_prefix *kept = find_text(space, ids, n), *longer = NULL;
-    if (!kept && f->cuts_freely && n_common == n) longer = any_below(at, true);
+    if (!kept && f->cuts_freely && n_common == n && n > 0) longer = any_below(at, true);
     if (longer) { // it contains all of this one
         touch(f, longer, longer->tier);
         tern_session_close(session);

@@ -25,6 +25,7 @@
 
 #define PREFIX_LEAST 16 // tokens: a shorter one is not worth a fork
 
+// On a CPU prefixes that are ready are in the host's memory: --cache-memory limits ON_DEVICE.
 typedef enum prefix_tier {
     PREFIX_ON_DEVICE, // ready
     PREFIX_IN_MEMORY, // of a GPU, moved to the host's memory
@@ -46,12 +47,15 @@ typedef struct prefix_space {
     token_tree tree;
 } prefix_space;
 
+// It has a session exactly if it is not in the disk's tier, and then its node is marked. It is in
+// the list of its tier, and is its node's value. A pointer to one is valid until the cache changes:
+// the next forget, trim, give_back, take_done or keep.
 typedef struct cached_prefix {
     token_node *node;      // its text
     prefix_space *space;   // which has it
     tern_session *session; // NULL: on disk
     prefix_tier tier;
-    bool is_moving;      // to disk, or from there
+    bool is_moving;      // to disk, from there, or, with a session, a fork of it to disk
     bool is_from_disk;   // loaded from disk and not used since
     bool was_used;       // a request has continued from it
     bool has_images;     // their ids are lost when the model closes: it gets no file

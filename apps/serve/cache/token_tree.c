@@ -142,8 +142,7 @@ void token_tree_mark(token_node *at) {
 
 void token_tree_unmark(token_node *at) {
     at->is_marked = false;
-    for (token_node *k = at; k; k = k->parent) {
-        if (k->marked != at) continue;
+    for (token_node *k = at; k && k->marked == at; k = k->parent) { // above, it is another one
         k->marked = k->is_marked ? k : NULL;
         for (size_t i = 0; !k->marked && i < k->n_children; i++) k->marked = k->children[i]->marked;
     }

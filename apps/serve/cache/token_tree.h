@@ -16,7 +16,9 @@ typedef struct token_node {
     size_t depth; // tokens from the root to this node
     void *value;  // NULL: none
     bool is_marked;
-    struct token_node *marked; // a marked node of its subtree; NULL: none
+    // A marked node of its subtree; NULL exactly if there is none. Where it is x, it is x in all
+    // nodes from x up to this one. Only nodes with a value are marked.
+    struct token_node *marked;
 } token_node;
 
 // Zero-initialise it; free it with token_tree_free. One thread at a time.
@@ -30,8 +32,9 @@ token_node *token_tree_add(token_tree *t, const int32_t *ids, size_t n);
 // Marks a node, or marks it again: the `marked` of the nodes above it then points to it.
 void token_tree_mark(token_node *at);
 void token_tree_unmark(token_node *at); // if it is marked
-// Removes a node whose value and mark the caller has cleared, and nodes that are useless without
-// it.
+// Removes a node whose value and mark the caller has cleared, and those above it that are useless
+// without it; the last one that is not, if only one child is left to it and it has no value, is
+// joined with that child. Nodes with values keep their addresses.
 void token_tree_prune(token_tree *t, token_node *at);
 // *n_common: how many of the first ids a text in the tree shares. The texts that share them are
 // those of the returned node's subtree. The nodes above it are prefixes of ids; the node itself is

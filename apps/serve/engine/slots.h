@@ -10,7 +10,7 @@
 typedef struct slot {
     tern_session *session; // the job's
     job *job;              // running in it; NULL: it is free
-    cached_prefix *last;   // what the last job left; NULL: not kept
+    cached_prefix *last;   // what the last job left; NULL: not kept, or forgotten since (`gone`)
 } slot;
 
 typedef struct slots_desc {
