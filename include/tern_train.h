@@ -69,7 +69,7 @@ typedef struct tern_data_tokenizer_stats {
 TERN_API tern_status tern_data_tokenizer(const char *out, const tern_data_tokenizer_desc *desc,
                                          tern_data_tokenizer_stats *stats, tern_error *err);
 
-// Of the training text, what came from a path.
+// What came from a path, in the training text.
 typedef struct tern_data_share {
     uint64_t n_documents, n_tokens;
 } tern_data_share;
@@ -186,8 +186,8 @@ typedef struct tern_train_info {
     int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
-    // Of an epoch: windows, their tokens that no document fills, and tokens beyond the end of the
-    // window, which are not read.
+    // Windows of an epoch, their tokens that no document fills, and tokens of documents beyond the
+    // end of a window, which are not read.
     uint64_t n_windows, n_padding, n_truncated;
     uint64_t n_pairs, n_valid_pairs; // in contrastive training; else 0
     // Tokens that are scored, as shares of the text that was looked at for it; 1 unless only what

@@ -194,6 +194,10 @@ class Tools(unittest.TestCase):
                 *(word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))))
         with open(path, "rb") as mine, open(os.path.join(self.path("cli"), os.path.basename(path)), "rb") as theirs:
             self.assertEqual(mine.read(), theirs.read())
+        tern.train(self.path("shards"), self.path("packed"), steps=1, packing="bfd", **shape)
+        with self.assertRaises(tern.TernError) as caught:  # other windows: another run
+            tern.train(self.path("shards"), self.path("packed"), steps=2, packing="none", resume=True, **shape)
+        self.assertIn(", bfd there and ", str(caught.exception))
         with self.assertRaises(tern.TernError) as caught:
             tern.train(self.path("shards"), self.path("parts"), steps=4, seed=3, on_step=lambda e: e.step < 2, **shape)
         self.assertEqual(caught.exception.code, "aborted")

@@ -217,7 +217,7 @@ TEST(shard_with_true_checksums_is_still_not_trusted) {
 
 // ---- What is not scored -------------------------------------------------------------------------
 
-// Five documents of ten tokens, of which some are left out.
+// Five documents of ten tokens, some of them left out.
 static tern_status write_spans(const char *path, tern_error *err) {
     static const tern_token_span spans[5] = {{0}, {0, 10}, {2, 3}, {0}, {9, 10}};
     tern_shard_desc desc = {.n_vocab = 300, .end_id = 0, .block_bytes = 4096};

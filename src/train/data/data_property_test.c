@@ -358,7 +358,7 @@ static void check_template(const char *name, const path *tokenizer, int n_chats,
     }
 }
 
-// With the templates that the tests of templates have, the first eight of which are written as
+// With the templates that the tests of templates have, the first eight written as
 // families write theirs. Fails if "tool_calls" are lost, and with ShareGPT's "train" ignored.
 TEST(data_law_holds_for_small_templates) {
     tern_json_doc doc = {0};
