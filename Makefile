@@ -50,7 +50,7 @@ endif
 
 isa_files    = $(foreach i,$(1),$(wildcard src/kernels/cpu/*_$(i).c src/kernels/cpu/*/*_$(i).c))
 TEST_PATTERN := %_test.c %_check.c
-LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
+LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(NOT_ASKED:.c=_none.c) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/library/media/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/library/media/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c tests/*.c tests/*/*.c tests/*/*/*.c))) \
             tests/support/harness.c tests/support/blobs.c tests/support/tiny_model.c tests/support/real_shapes.c tests/support/closeness.c tests/support/oracle_folders.c tests/library/models/goldens.c tests/library/models/families_fixture.c tests/library/convert/keyed_model.c tests/library/group/group_fixture.c tests/library/webgpu/gpu_fixture.c tests/library/media/image_tokens_fixture.c tests/support/grammar_data.c tests/wasm/unicode_web.c \

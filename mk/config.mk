@@ -93,6 +93,8 @@ MEDIA_LEFT_OUT += src/media/sound_none.c
 else
 MEDIA_LEFT_OUT += src/media/sound_file.c
 endif
+# What no function of apps/web asks for: its modules have X_none.c in place of X.c.
+NOT_ASKED := src/kernels/webgpu/run/gpu_drafts.c src/media/voice_net.c src/session/generate/device_drafts.c
 
 LIBS += -lm -ldl -pthread # last: static libraries before them need them
 
