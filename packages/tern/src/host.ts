@@ -43,9 +43,6 @@ export class Host implements Handler {
       metadata: async ({ key }) => key === undefined ? this.#open().model.metadata() : this.#open().model.metadata(key),
       logits: ({ text }, _, s) => this.#logits(text, s),
       generate: (a, e, s) => this.#generate(a, e, s),
-      classify: async ({ images, hits }, _, s) => this.#open().model.classify(await this.#decode(images, s), { hits }, s),
-      embedImages: async ({ images }, _, s) => this.#open().model.embedImages(await this.#decode(images, s), s),
-      transcribe: async ({ samples, rate, params }, onSegment, s) => this.#open().model.transcribe(samples, rate, params, onSegment, s),
       transcriber: async ({ params }) => this.#transcribers.push(this.#open().model.transcriber(params)) - 1,
       transcriberFeed: async ({ id, samples }, onSegment, s) => void await this.#transcriber(id).feed(samples, onSegment, s),
       transcriberClose: async ({ id }) => {
@@ -70,7 +67,14 @@ export class Host implements Handler {
       close: () => this.#close(),
     };
     if (method in methods) return (methods as unknown as Record<Method, (...all: unknown[]) => Result<M>>)[method](args, emit, signal);
-    return Promise.resolve(this.#open().model.ask(method as keyof ModelCalls, args as never) as Calls[M]['result']);
+    return this.#ask(method as keyof ModelCalls, args as object, emit as Emit<keyof ModelCalls>, signal) as Result<M>;
+  }
+
+  // The calls that the model's own table has.
+  async #ask(method: keyof ModelCalls, args: object, onEvent: Emit<keyof ModelCalls>, signal: AbortSignal): Promise<unknown> {
+    const { model } = this.#open();
+    const images = 'images' in args ? { images: await this.#decode(args.images as readonly ImageSource[], signal) } : {};
+    return model.ask(method, { ...args, ...images } as never, { onEvent, signal });
   }
 
   #open() {

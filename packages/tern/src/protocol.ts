@@ -1,9 +1,9 @@
 // Messages between the package's API and the engine's host, in the same thread or across a worker's boundary.
 import type { LoadOptions, ModelSource, ImageSource, Progress, TernInfo } from './api.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedImagesResult, EmbedParams, EmbedResult, EngineOptions,
-  GenerateParams, GenerateResult, GrammarOptions, Label, LadderItem, LogitsProcessor, LogLevel, MemoryInfo, Message, Metadata, ModelCalls, Part, Segment, SpeakParams,
-  OnLog, SpeakStats, ThreadScript, TokenLogprobs, TranscribedSegment, TranscribeParams, TranscribeResult,
+  ChatRequest, CheckOptions, CheckReport, DeviceMemory, EmbedParams, EmbedResult, EngineOptions,
+  GenerateParams, GenerateResult, GrammarOptions, LadderItem, LogitsProcessor, LogLevel, MemoryInfo, Message, Metadata, ModelCalls, Part, Pixels, SpeakParams,
+  OnLog, SpeakStats, ThreadScript, TokenLogprobs, TranscribedSegment, TranscribeParams,
 } from './engine/types.js';
 import type { PlainError } from './errors.js';
 
@@ -45,9 +45,6 @@ export interface OwnCalls {
   metadata: { args: { key?: string }; event: never; result: Metadata | Record<string, Metadata> | undefined };
   logits: { args: { text: string | readonly number[] }; event: never; result: Float32Array }; // of the token after it
   embed: { args: { texts: readonly string[]; params: EmbedParams }; event: never; result: EmbedResult };
-  classify: { args: { images: readonly ImageSource[]; hits: number }; event: never; result: Label[][] };
-  embedImages: { args: { images: readonly ImageSource[] }; event: never; result: EmbedImagesResult };
-  transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: TranscribeResult };
   // Live transcription, by the id that transcriber returns; samples null: the end.
   transcriber: { args: { params: TranscribeParams & { partial: boolean } }; event: never; result: number };
   transcriberFeed: { args: { id: number; samples: Float32Array | null }; event: TranscribedSegment; result: undefined };
@@ -59,7 +56,11 @@ export interface OwnCalls {
   memory: { args: undefined; event: never; result: MemoryInfo & { device: DeviceMemory | null } };
   close: { args: undefined; event: never; result: undefined };
 }
-export type Calls = OwnCalls & { [C in keyof ModelCalls]: ModelCalls[C] & { event: never } };
+// What the host decodes on the way.
+type Sent<A> = A extends { images: readonly Pixels[] } ? Omit<A, 'images'> & { images: readonly ImageSource[] } : A;
+export type Calls = OwnCalls & {
+  [C in keyof ModelCalls]: { args: Sent<ModelCalls[C]['args']>; event: ModelCalls[C]['event']; result: Awaited<ModelCalls[C]['result']> };
+};
 export type Method = keyof Calls;
 
 export type ToHost =

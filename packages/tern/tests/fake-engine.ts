@@ -1,8 +1,8 @@
 // An engine without a model: tokens are bytes, and an answer says what it was asked. Prompts steer it:
 // "json" answers in JSON, "call" calls two tools, "slow" waits between pieces, "fail CODE" fails, "crash" throws outside of any promise.
 import type {
-  ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions,
-  ImageTokens, Message, Model, ModelInfo, OpenOptions, Part, Pixels, Session, SessionOptions, Source, SpeakParams, SpeakStats,
+  Asking, ChatRequest, Engine, EngineOptions, GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions,
+  ImageTokens, Message, Model, ModelCalls, ModelInfo, OpenOptions, Part, Pixels, Session, SessionOptions, Source, SpeakParams, SpeakStats,
   TokenLogprobs, TranscribeParams, TranscribeResult,
 } from '../src/engine/types.js';
 import { TernError, type ErrorCode } from '../src/errors.js';
@@ -178,12 +178,12 @@ function see(seen: Seen, image: Pixels): FakeImageTokens {
 }
 
 // Writes down three words; between them others are heard.
-async function transcribe(seen: Seen, samples: Float32Array, rate: number, params: TranscribeParams,
-  onSegment: Parameters<Model['transcribe']>[3], signal?: AbortSignal): Promise<TranscribeResult> {
+async function transcribe(seen: Seen, { samples, rate, params }: ModelCalls['transcribe']['args'],
+  { onEvent: onSegment, signal }: Asking<'transcribe'>): Promise<TranscribeResult> {
   seen.transcribed.push({ n: samples.length, rate, params });
   for (const [i, text] of ['one', 'two', 'three'].entries()) {
     if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller');
-    onSegment({ start: i, end: i + 1, text, ids: [i] });
+    onSegment?.({ start: i, end: i + 1, text, ids: [i] });
     await sleep(20);
   }
   return { language: 'en' };
@@ -215,6 +215,15 @@ function kindOf([file]: readonly Source[]): Kind | undefined {
   return (Object.keys(MEDIA) as Kind[]).find(kind => text.includes(kind));
 }
 
+const calls = (seen: Seen): { [C in keyof ModelCalls]: (args: ModelCalls[C]['args'], asking: Asking<C>) => ModelCalls[C]['result'] } => ({
+  detokenize: ({ ids }) => textOf(ids),
+  chatFormat: ({ messages }) => render(messages),
+  classify: async ({ images, hits = 0 }) => images.map(({ data }) =>
+    Array.from({ length: hits || 2 }, (_, id) => ({ id, label: `${data[0]}`, score: 0, probability: 0.5 }))),
+  embedImages: async ({ images }) => ({ vectors: Float32Array.from(images.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
+  transcribe: (args, asking) => transcribe(seen, args, asking),
+});
+
 export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
   info: { ...info, media: { ...info.media, ...kind && MEDIA[kind] } },
   see: async image => see(seen, image),
@@ -224,10 +233,6 @@ export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
     if (next !== imageTokens.length) throw new TernError('argument', `${imageTokens.length} images for ${next} places`);
     return Int32Array.from(placed);
   },
-  classify: async (images, { hits = 0 } = {}) => images.map(({ data }) =>
-    Array.from({ length: hits || 2 }, (_, id) => ({ id, label: `${data[0]}`, score: 0, probability: 0.5 }))),
-  embedImages: async images => ({ vectors: Float32Array.from(images.flatMap(({ width, height }) => [width, height])), nDims: 2 }),
-  transcribe: (samples, rate, params, onSegment, signal) => transcribe(seen, samples, rate, params, onSegment, signal),
   // A word a piece, which was partial before.
   transcriber: ({ partial }) => ({
     feed: async (samples, onSegment) => {
@@ -246,8 +251,8 @@ export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
   detokenize: ids => textOf(ids),
   chatTokens: messages => ({ ids: bytesOf(render(messages)), dropped: messages.length > 9 ? 2 : 0 }),
   chatFormat: messages => render(messages),
-  ask: ((call: string, args: { ids: number[]; messages: Message[] }) => // seen to fail with a name that the host looks for elsewhere
-    call === 'detokenize' ? textOf(args.ids) : render(args.messages)) as Model['ask'],
+  // Seen to fail with a name that the host looks for elsewhere.
+  ask: ((call, args, asking = {}) => (calls(seen)[call] as (args: object, asking: object) => unknown)(args, asking)) as Model['ask'],
   requestTokens: request => {
     seen.requests.push(request);
     return bytesOf(render(request.messages as readonly Message[]));

@@ -6,12 +6,12 @@ import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, LOGITS, Module, type Exports, type ModuleCallbacks } from './module.js';
 import { fromModule, snake, toModule } from './names.js';
-import { classify, embedImages, openTranscriber, place, see, speak, transcribe, type SegmentListener } from './media.js';
+import { MEDIA, openTranscriber, place, see, speak, type SegmentListener } from './media.js';
 import type {
-  ChatRequest, CheckOptions, CheckReport, Drafter, DraftLimits, EmbedImagesResult, EmbedParams, EmbedResult, Engine, EngineOptions,
-  GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, Label, MemoryInfo, Message,
-  Metadata, Model, ModelCalls, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Segment, Session, SessionOptions, Source, SpeakParams,
-  SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, Transcriber, TranscribeResult,
+  Asking, ChatRequest, CheckOptions, CheckReport, Drafter, DraftLimits, EmbedParams, EmbedResult, Engine, EngineOptions,
+  GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, MemoryInfo, Message,
+  Metadata, Model, ModelCalls, ModelInfo, OnProgress, OpenOptions, Part, Pixels, Session, SessionOptions, Source, SpeakParams,
+  SpeakStats, TokenLogprob, TokenLogprobs, TranscribeParams, Transcriber,
 } from './types.js';
 import { nextTask } from './task.js';
 import { STATE_FOLDER } from './wasi.js';
@@ -249,7 +249,10 @@ class WasmModel implements Model {
     return this.engine.module.result<T>();
   }
 
-  ask<C extends keyof ModelCalls>(call: C, args: ModelCalls[C]['args']): ModelCalls[C]['result'] {
+  ask<C extends keyof ModelCalls>(call: C, args: ModelCalls[C]['args'], asking: Asking<C> = {}): ModelCalls[C]['result'] {
+    this.#open();
+    const media = (MEDIA as Partial<Record<string, (model: WasmModel, args: object, asking: object) => unknown>>)[call];
+    if (media) return media(this, args, asking) as ModelCalls[C]['result'];
     const name = `web_${snake(call)}`;
     const use = (x: Exports, at: number, n: number) =>
       (x as unknown as Record<string, (model: number, at: number, n: number) => number>)[name]!(this.id, at, n);
@@ -326,19 +329,6 @@ class WasmModel implements Model {
   place(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
     this.#open();
     return place(this, ids, images);
-  }
-  async classify(images: readonly Pixels[], options: { hits?: number } = {}, signal?: AbortSignal): Promise<Label[][]> {
-    this.#open();
-    return classify(this, images, options.hits ?? 0, signal);
-  }
-  async embedImages(images: readonly Pixels[], signal?: AbortSignal): Promise<EmbedImagesResult> {
-    const { nDims } = this.info.media;
-    return { vectors: await embedImages(this, images, nDims, signal), nDims };
-  }
-  async transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
-    signal?: AbortSignal): Promise<TranscribeResult> {
-    this.#open();
-    return transcribe(this, samples, rate, params, onSegment, signal);
   }
   transcriber(params: TranscribeParams): Transcriber {
     this.#open();

@@ -6,14 +6,15 @@ import type { Exports, Module } from './module.js';
 import { fromModule, toModule } from './names.js';
 import { nextTask } from './task.js';
 import type {
-  ImageTokens, Label, Pixels, Segment, SpeakParams, SpeakStats, TranscribedSegment, TranscribeParams,
-  Transcriber, TranscribeResult,
+  Asking, EmbedImagesResult, ImageTokens, Label, ModelCalls, ModelInfo, Pixels, SpeakParams, SpeakStats, TranscribedSegment,
+  TranscribeParams, Transcriber, TranscribeResult,
 } from './types.js';
 
 // What the functions below need from an engine's model.
 export interface Caller {
   readonly id: number;
   readonly isOpen: boolean;
+  readonly info: ModelInfo;
   readonly engine: {
     readonly module: Module;
     call(use: (exports: Exports) => number): number;
@@ -26,8 +27,7 @@ export type SegmentListener = (json: string) => boolean; // gets a segment, or '
 
 const AT_ONCE = 8; // images per call: messages are served in between
 
-const call = (exports: Exports, name: 'web_see' | 'web_classify' | 'web_embed_images' | 'web_transcribe' | 'web_transcriber_feed' | 'web_transcriber_end' | 'web_speak_next') =>
-  suspendable(exports[name]);
+const call = (exports: Exports, name: keyof Exports) => suspendable(exports[name] as (...args: number[]) => number | Promise<number>);
 
 // Red, green and blue only.
 function colours({ width, height, data }: Pixels): Uint8Array {
@@ -77,33 +77,30 @@ export function place(model: Caller, ids: ArrayLike<number>, images: readonly Im
   return Int32Array.from(model.engine.module.result<{ ids: number[] }>().ids);
 }
 
-export async function classify(model: Caller, images: readonly Pixels[], hits: number, signal: AbortSignal | undefined): Promise<Label[][]> {
-  const { engine } = model, { module } = engine, all: Label[][] = [];
+// A call about images, a few at a time; take() gets the result for those from `first` on.
+async function inTurn(model: Caller, name: keyof Exports, images: readonly Pixels[], signal: AbortSignal | undefined, more: object,
+  take: (first: number) => void): Promise<void> {
+  const { engine } = model, { module } = engine;
   for (let first = 0; first < images.length; first += AT_ONCE) {
     if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
-    await withImages(module, images.slice(first, first + AT_ONCE), some => engine.suspended(x =>
-      module.withJson({ images: some, n_hits: hits }, (at, n) => call(x, 'web_classify')(model.id, at, n))));
-    all.push(...module.result<Label[][]>());
+    await withImages(module, images.slice(first, first + AT_ONCE), given => engine.suspended(x =>
+      module.withJson({ ...more, images: given }, (at, n) => call(x, name)(model.id, at, n))));
+    take(first);
     await nextTask();
   }
+}
+
+async function classify(model: Caller, images: readonly Pixels[], hits: number, signal: AbortSignal | undefined): Promise<Label[][]> {
+  const all: Label[][] = [];
+  await inTurn(model, 'web_classify', images, signal, { n_hits: hits }, () => void all.push(...model.engine.module.result<Label[][]>()));
   return all;
 }
 
-export async function embedImages(model: Caller, images: readonly Pixels[], nDims: number, signal: AbortSignal | undefined):
-  Promise<Float32Array<ArrayBuffer>> {
-  const { engine } = model, { module } = engine, all = new Float32Array(images.length * nDims);
-  for (let first = 0; first < images.length; first += AT_ONCE) {
-    if (signal?.aborted) throw new TernError('aborted', 'aborted by the caller', { cause: signal.reason });
-    const some = images.slice(first, first + AT_ONCE);
-    const room = new Float32Array(some.length * nDims);
-    await withBlocks(module, [room], ([to]) => withImages(module, some, async given => {
-      await engine.suspended(x =>
-        module.withJson({ images: given, to }, (at, n) => call(x, 'web_embed_images')(model.id, at, n)));
-      all.set(module.floats(to!, room.length), first * nDims);
-    }));
-    await nextTask();
-  }
-  return all;
+async function embedImages(model: Caller, images: readonly Pixels[], signal: AbortSignal | undefined): Promise<EmbedImagesResult> {
+  const { module } = model.engine, { nDims } = model.info.media, vectors = new Float32Array(images.length * nDims);
+  await withBlocks(module, [vectors.subarray(0, AT_ONCE * nDims)], ([to]) => inTurn(model, 'web_embed_images', images, signal, { to },
+    first => vectors.set(module.floats(to!, Math.min(AT_ONCE, images.length - first) * nDims), first * nDims)));
+  return { vectors, nDims };
 }
 
 // A call that reports segments; aborting, or a callback that fails, ends it.
@@ -130,8 +127,8 @@ async function withListener(model: Caller, onSegment: (segment: TranscribedSegme
   }
 }
 
-export function transcribe(model: Caller, samples: Float32Array, rate: number, params: TranscribeParams,
-  onSegment: (segment: Segment) => void, signal: AbortSignal | undefined): Promise<TranscribeResult> {
+function transcribe(model: Caller, { samples, rate, params }: ModelCalls['transcribe']['args'],
+  { onEvent: onSegment = () => undefined, signal }: Asking<'transcribe'>): Promise<TranscribeResult> {
   const { module } = model.engine;
   return withBlocks(module, [samples], async ([pcm]) => {
     let result: TranscribeResult | undefined;
@@ -143,6 +140,15 @@ export function transcribe(model: Caller, samples: Float32Array, rate: number, p
     return result!;
   });
 }
+
+// The calls that wait, by name.
+type Media = { [C in keyof ModelCalls as ModelCalls[C]['result'] extends Promise<unknown> ? C : never]:
+  (model: Caller, args: ModelCalls[C]['args'], asking: Asking<C>) => ModelCalls[C]['result'] };
+export const MEDIA: Media = {
+  classify: (model, { images, hits = 0 }, { signal }) => classify(model, images, hits, signal),
+  embedImages: (model, { images }, { signal }) => embedImages(model, images, signal),
+  transcribe,
+};
 
 export function openTranscriber(model: Caller, params: TranscribeParams): Transcriber {
   const { engine } = model, { module } = engine;

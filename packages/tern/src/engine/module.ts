@@ -6,7 +6,7 @@ import { suspending } from './jspi.js';
 import { startPool, type Pool } from './pool.js';
 import { workingBuilds } from './probe.js';
 import { nextTask } from './task.js';
-import type { Build, EngineOptions } from './types.js';
+import type { Build, EngineOptions, ModelCalls } from './types.js';
 import { Files } from './wasi.js';
 
 const PAGE = 65536;
@@ -14,7 +14,7 @@ const PAGES_MAX = 65536; // 4 GB
 const PAGES_MIN = 64;
 const THREADS_MAX = 16;
 
-export interface Exports { // besides those of ModelCalls
+interface OwnExports {
   memory?: WebAssembly.Memory;
   _initialize(): void;
   threads_ready(): number;
@@ -46,8 +46,6 @@ export interface Exports { // besides those of ModelCalls
   web_images_place(model: number, json: number, n: number): number;
   web_image_close(id: number): number;
   web_see(model: number, json: number, n: number): number | Promise<number>;
-  web_classify(model: number, json: number, n: number): number | Promise<number>;
-  web_embed_images(model: number, json: number, n: number): number | Promise<number>;
   web_speak(model: number, json: number, n: number): number;
   web_speak_close(id: number): number;
   web_speak_next(id: number): number | Promise<number>;
@@ -55,7 +53,6 @@ export interface Exports { // besides those of ModelCalls
   web_transcriber_close(id: number): number;
   web_transcriber_feed(id: number, samples: number, nSamples: number): number | Promise<number>;
   web_transcriber_end(id: number): number | Promise<number>;
-  web_transcribe(model: number, samples: number, nSamples: number, rate: number, json: number, n: number): number | Promise<number>;
   web_generate(session: number, json: number, n: number): number;
   web_step(model: number): number;
   web_cancel(session: number): number;
@@ -63,6 +60,9 @@ export interface Exports { // besides those of ModelCalls
   web_check(json: number, n: number): number | Promise<number>;
   web_kernels_next(): number;
 }
+
+type Snake<S extends string> = S extends `${infer H}${infer T}` ? `${H extends Lowercase<H> ? H : `_${Lowercase<H>}`}${Snake<T>}` : S;
+export type Exports = OwnExports & { [C in keyof ModelCalls as `web_${Snake<C>}`]: (...args: number[]) => number | Promise<number> };
 
 // The module's callbacks while it runs.
 export interface ModuleCallbacks {

@@ -178,11 +178,22 @@ export interface ChatRequest {
 // the end of the call. call: which one, from 0.
 export interface Part { kind: 'text' | 'reasoning' | 'call' | 'arguments' | 'call_end'; call: number }
 
-// What a model does with an object of arguments, giving a value at once: by the names of apps/web's functions
-// (web_chat_format). Another one takes a line here, its function there and a method of Tern; nothing else lists them.
+// What a model does with an object of arguments: by the names of apps/web's functions (web_chat_format). Another one
+// takes a line here, its function there and a method of Tern, and if it waits for a GPU, a line in media.ts; nothing else
+// lists them. `images` are sources of images in Tern and decoded on the way.
 export interface ModelCalls {
-  detokenize: { args: { ids: readonly number[]; special?: boolean }; result: string };
-  chatFormat: { args: { messages: readonly Message[]; addGenerationPrompt: boolean }; result: string };
+  detokenize: { args: { ids: readonly number[]; special?: boolean }; event: never; result: string };
+  chatFormat: { args: { messages: readonly Message[]; addGenerationPrompt: boolean }; event: never; result: string };
+  // The most likely labels for each image (hits 0: five).
+  classify: { args: { images: readonly Pixels[]; hits?: number }; event: never; result: Promise<Label[][]> };
+  embedImages: { args: { images: readonly Pixels[] }; event: never; result: Promise<EmbedImagesResult> };
+  // Transcribes, segment by segment, at the model's sample rate. If aborted, it fails after the current segment
+  // where the browser can suspend WebAssembly (JSPI); elsewhere when all is done.
+  transcribe: { args: { samples: Float32Array; rate: number; params: TranscribeParams }; event: Segment; result: Promise<TranscribeResult> };
+}
+export interface Asking<C extends keyof ModelCalls> { // of a call that takes a while
+  onEvent?: ((event: ModelCalls[C]['event']) => void) | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface Model {
@@ -200,7 +211,7 @@ export interface Model {
     { ids: Int32Array; dropped: number };
   // Tokens of a request with tools; no messages are dropped.
   requestTokens(request: ChatRequest): Int32Array;
-  ask<C extends keyof ModelCalls>(call: C, args: ModelCalls[C]['args']): ModelCalls[C]['result'];
+  ask<C extends keyof ModelCalls>(call: C, args: ModelCalls[C]['args'], asking?: Asking<C>): ModelCalls[C]['result'];
   // generate: end with the prompt for an answer (true).
   chatFormat(messages: readonly Message[], options?: { generate?: boolean }): string;
   session(options?: SessionOptions): Session;
@@ -212,13 +223,6 @@ export interface Model {
   see(image: Pixels, options?: { maxPixels?: number }): Promise<ImageTokens>;
   // ids with each image token replaced by its image's ids; there must be as many as images.
   place(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array;
-  // The most likely labels for each image (hits 0: five).
-  classify(images: readonly Pixels[], options?: { hits?: number }, signal?: AbortSignal): Promise<Label[][]>;
-  embedImages(images: readonly Pixels[], signal?: AbortSignal): Promise<EmbedImagesResult>;
-  // Transcribes, segment by segment, at the model's sample rate. If aborted, it fails after the current segment
-  // where the browser can suspend WebAssembly (JSPI); elsewhere when all is done.
-  transcribe(samples: Float32Array, rate: number, params: TranscribeParams, onSegment: (segment: Segment) => void,
-    signal?: AbortSignal): Promise<TranscribeResult>;
   transcriber(params: TranscribeParams & { partial?: boolean }): Transcriber; // partial: report preliminary texts
   // Speaks a text, or its tokens, in pieces that join seamlessly; codec turns this model's codes into sound. If aborted,
   // it fails after the current step, one frame of speech at most.
