@@ -24,7 +24,7 @@ from ._model import Model
 from ._messages import Message, ToolCall
 from ._options import DraftLimits, GenerateOptions, Lora, Speculation, WebGpu
 from ._parts import Part
-from ._images import Label, read_image
+from ._images import ImageEncoder, ImageTokens, Label, read_image
 from ._results import (
     ChoiceResult, DatagenStats, DeviceMemory, EmbeddingInfo, GenerateStats, Heap, ImatrixStats, InfillInfo, MachineLimits, MediaInfo,
     MemoryAdded, MemoryHit, MemoryHits, MemoryRecord, MemoryStats, MineStats,
@@ -38,7 +38,7 @@ from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machin
 __version__ = _lib.version
 __all__ = [
     "Agent", "AgentEvent", "AgentResult", "Answer", "Chain", "Chains", "ChoiceResult", "DatagenStats", "DeviceMemory", "DraftLimits", "EmbeddingInfo", "GenerateOptions",
-    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "InfillInfo", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
+    "GenerateStats", "Grammar", "Heap", "ImatrixStats", "ImageEncoder", "ImageTokens", "InfillInfo", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "Metadata", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
     "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainOptions", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",

@@ -1,13 +1,14 @@
 """Images: files, or arrays of their pixels."""
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 from dataclasses import dataclass
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, Generator, List, Optional, Sequence, Tuple, Union
 
 from . import _c as c
-from ._library import Path, encoded, lib, refuse
+from ._library import Handle, Path, encoded, lib, refuse
 from ._options import whole
 
 # A file, a file's bytes, or pixels: an array of uint8 [height, width, 3].
@@ -66,6 +67,96 @@ class Images:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class ImageTokens:
+    """What a model computes from an image, or from two frames of a video. In a prompt it is a run of ids above the
+    vocabulary, and in a message it stands for its image. Keep it open until what it is put into was computed."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    @property
+    def ids(self) -> List[int]:
+        """To be put into a prompt; equal images have equal ones."""
+        n = ctypes.c_size_t()
+        with self._handle as tokens:
+            ids = lib.tern_image_tokens_ids(tokens, ctypes.byref(n))
+            return list(ids[:n.value])
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> "ImageTokens":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ImageEncoder:
+    """The same in steps, between which answers and event loops go on.
+
+    >>> tokens = await model.image_encoder("photo.jpg")
+    """
+
+    def __init__(self, handle: Handle, model: Handle) -> None:
+        self._handle, self._model = handle, model
+
+    def poll(self) -> Optional[ImageTokens]:
+        """Computes a piece; None: there is more."""
+        tokens = ctypes.POINTER(c.tern_image_tokens)()
+        with self._handle as encoder:
+            lib.tern_image_encoder_poll(encoder, ctypes.byref(tokens))
+        return ImageTokens(Handle(tokens, lib.tern_image_tokens_close, self._model)) if tokens else None
+
+    def __await__(self) -> Generator[Any, None, ImageTokens]:
+        while True:
+            tokens = self.poll()
+            if tokens:
+                self.close()
+                return tokens
+            yield from asyncio.sleep(0).__await__()
+
+    def close(self) -> None:
+        """Cancels it, if it is not done."""
+        self._handle.close()
+
+
+def image_tokens(model: Handle, images: Sequence[Image], max_pixels: int = 0) -> ImageTokens:
+    tokens, params = ctypes.POINTER(c.tern_image_tokens)(), tokens_params(max_pixels)
+    with Images(images) as read, model as m:
+        lib.tern_image_tokens_open(ctypes.byref(tokens), m, read.array, read.n, ctypes.byref(params))
+    return ImageTokens(Handle(tokens, lib.tern_image_tokens_close, model))
+
+
+def image_encoder(model: Handle, images: Sequence[Image], max_pixels: int = 0) -> ImageEncoder:
+    encoder, params = ctypes.POINTER(c.tern_image_encoder)(), tokens_params(max_pixels)
+    with Images(images) as read, model as m:
+        lib.tern_image_encoder_open(ctypes.byref(encoder), m, read.array, read.n, ctypes.byref(params))
+    return ImageEncoder(Handle(encoder, lib.tern_image_encoder_close, model), model)
+
+
+def tokens_params(max_pixels: int) -> c.tern_image_tokens_params:
+    return c.tern_image_tokens_params(n_pixels_max=whole("max_pixels", max_pixels, 0, 2**63 - 1))
+
+
+def tokens_handle(model: Handle, image: Any) -> Handle:
+    """Of an image, or of one that the model has encoded."""
+    if not isinstance(image, ImageTokens):
+        return image_tokens(model, [image])._handle
+    if model not in image._handle._needs:
+        refuse("an image was encoded by another model")
+    return image._handle
+
+
+def pointers(images: Sequence[Handle]) -> Any:
+    """tern_image_tokens *[n]"""
+    array = (ctypes.POINTER(c.tern_image_tokens) * len(images))()
+    for at, image in enumerate(images):
+        with image as pointer:
+            array[at] = pointer
+    return array
 
 
 def read_image(image: Image, *, size: Any = None, filter: str = "bicubic", as_stored: bool = False,

@@ -7,7 +7,7 @@ import json
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from . import _c as c
-from ._images import Image, Images
+from ._images import Image, pointers, tokens_handle
 from ._library import Handle, lib, refuse, utf8
 
 Messages = Union[str, Sequence[Mapping[str, Any]]]
@@ -142,34 +142,18 @@ class MessageImages:
     """The encoded images of messages, to be kept until their ids are in a session."""
 
     def __init__(self, model: Handle, messages: Sequence[Mapping[str, Any]]) -> None:
-        self.of_messages = [[see(model, image) for image in m.get("images") or ()] for m in messages]
+        self.of_messages = [[tokens_handle(model, image) for image in m.get("images") or ()] for m in messages]
         self._lists: List[Any] = []
 
     def show(self, array: Any) -> None:
         """Puts them into tern_message[n]."""
         for images, row in zip(self.of_messages, array):
             if images:
-                self._lists.append(_pointers(images))
+                self._lists.append(pointers(images))
                 row.images, row.n_images = self._lists[-1], len(images)
 
     def all(self) -> Tuple[Any, int]:
         """tern_image_tokens *[n] and n, for a request in JSON."""
         images = [image for images in self.of_messages for image in images]
-        self._lists.append(_pointers(images))
+        self._lists.append(pointers(images))
         return self._lists[-1], len(images)
-
-
-def _pointers(images: Sequence[Handle]) -> Any:
-    pointers = (ctypes.POINTER(c.tern_image_tokens) * len(images))()
-    for at, image in enumerate(images):
-        with image as pointer:
-            pointers[at] = pointer
-    return pointers
-
-
-def see(model: Handle, image: Image) -> Handle:
-    """An image as encoded by a model."""
-    tokens = ctypes.POINTER(c.tern_image_tokens)()
-    with Images([image]) as read, model as m:
-        lib.tern_image_tokens_open(ctypes.byref(tokens), m, read.array, 1, None)
-    return Handle(tokens, lib.tern_image_tokens_close, model)

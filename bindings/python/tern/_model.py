@@ -28,7 +28,7 @@ from ._messages import (
 from ._openai import chunks_of, completion_of, options_of
 from ._metadata import Metadata
 from ._parts import Part, Splitter, parts_of
-from ._images import Label, Image, Images, listed
+from ._images import Image, ImageEncoder, ImageTokens, Images, Label, image_encoder, image_tokens, listed, pointers, tokens_handle
 from ._results import DeviceMemory, EmbeddingInfo, InfillInfo, MediaInfo, ModelInfo, TokenLogprob
 from ._session import Session
 from ._sounds import Transcriber, OnSegment, Read, Sound, Transcript, params_of, segment_of
@@ -448,6 +448,24 @@ class Model:
             out = np.empty((read.n, self.media.n_dims or 1), np.float32)
             lib.tern_embed_images(model, read.array, read.n, pointer(out, ctypes.c_float))
         return out[0] if alone else out  # type: ignore[no-any-return]
+
+    def image_tokens(self, *images: Image, max_pixels: int = 0) -> ImageTokens:
+        """Encodes an image, or two frames of a video, for prompts. Larger ones are scaled down to max_pixels (0: 1,048,576,
+        or the limit in the model's files)."""
+        return image_tokens(self._handle, images, max_pixels)
+
+    def image_encoder(self, *images: Image, max_pixels: int = 0) -> ImageEncoder:
+        """The same in steps."""
+        return image_encoder(self._handle, images, max_pixels)
+
+    def image_tokens_place(self, prompt: Tokens, images: Sequence[ImageTokens]) -> List[int]:
+        """The prompt's ids with those of the images at its placeholders, as many as there are images."""
+        ids = ids_array(self._ids(prompt))
+        given, handles = c.tern_ids(ids, len(ids), len(ids)), [tokens_handle(self._handle, image) for image in images]
+        room = len(ids) + sum(len(image.ids) for image in images)
+        with self._handle as model:
+            return _with_room(room, lambda out: lib.tern_image_tokens_place(
+                model, ctypes.byref(given), pointers(handles), len(handles), out))
 
     # ---- Sounds ------------------------------------------------------------------------------------
 

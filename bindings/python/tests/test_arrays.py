@@ -1,4 +1,5 @@
 """What needs NumPy: vectors, scores, graphs."""
+import asyncio
 import ctypes
 import json
 import os
@@ -117,6 +118,27 @@ class Vectors(unittest.TestCase):
                 self.assertEqual(answer.text, model.chat(kept[answer.dropped:] + parts(shown[0], text), **greedy).text)
             with self.assertRaisesRegex(tern.TernError, "an image is a file"):
                 model.chat([user(7)])
+            # Encoded ahead: at once, in steps, in a loop. Seen to fail: with the first image's tokens for the second.
+            tokens, encoder = model.image_tokens(image), model.image_encoder(other)
+            seen = next(filter(None, iter(encoder.poll, 0)))
+            self.assertTrue(all(i >= model.info.n_vocab for i in tokens.ids) and not set(tokens.ids) & set(seen.ids))
+
+            async def awaited():
+                return (await model.image_encoder(image)).ids
+            self.assertEqual(asyncio.run(awaited()), tokens.ids)
+            self.assertEqual(model.chat([user(tokens)], **greedy).text, said)
+            placed = model.image_tokens_place(model.format([user(image, other)]), [tokens, seen])
+            self.assertEqual([i for i in placed if i >= model.info.n_vocab], tokens.ids + seen.ids)
+            self.assertEqual(model.generate(model.image_tokens_place(model.format([user(image)]), [tokens]), **greedy).text, said)
+            self.assertLess(len(model.image_tokens(image, max_pixels=image.size // 12).ids), len(tokens.ids))
+            with self.assertRaises(tern.TernError):
+                model.image_tokens_place(model.format([user(image)]), [tokens, seen])
+            with tern.Model(os.path.join(ORACLES, "qwen35_sees")) as twin, self.assertRaisesRegex(tern.TernError, "another model"):
+                twin.chat([user(tokens)])
+            encoder.close()
+            tokens.close()
+            with self.assertRaisesRegex(tern.TernError, "closed"):
+                model.chat([user(tokens)])
         with tern.Model(STORIES) as model:
             with self.assertRaisesRegex(tern.TernError, "reads no images"):
                 model.chat([user(image)])

@@ -35,13 +35,13 @@ export async function promptWithImages(model: Model, request: ChatRequest, image
     for (const { image, maxPixels } of images) {
       const pixels = await decodeImage(image, signal);
       throwIfAborted(signal);
-      imageTokens.push(await model.see(pixels, { maxPixels }));
+      imageTokens.push(await model.imageTokens([pixels], { maxPixels }));
       throwIfAborted(signal);
     }
     let turns = request.messages as readonly Turn[], dropped = 0;
     for (;;) {
       const texts = model.requestTokens({ ...request, messages: turns });
-      const ids = model.place(texts, imageTokens.slice(images.length - imagesIn(turns)));
+      const ids = model.imageTokensPlace(texts, imageTokens.slice(images.length - imagesIn(turns)));
       const n = request.tools || ids.length + (answer || context / 4) <= context ? 0 : oldest(turns);
       if (n === 0) return { ids, texts, dropped, close };
       const first = turns[0]?.role === 'system' ? 1 : 0;

@@ -226,8 +226,8 @@ const calls = (seen: Seen): { [C in keyof ModelCalls]: (args: ModelCalls[C]['arg
 
 export const fakeModel = (seen: Seen, kind?: Kind): Model => ({
   info: { ...info, media: { ...info.media, ...kind && MEDIA[kind] } },
-  see: async image => see(seen, image),
-  place: (ids, imageTokens) => {
+  imageTokens: async ([image]) => see(seen, image!),
+  imageTokensPlace: (ids, imageTokens) => {
     let next = 0;
     const placed = Array.from(ids).flatMap(id => id === 1 ? Array<number>((imageTokens[next++] as FakeImageTokens).n).fill(IMAGE) : [id]);
     if (next !== imageTokens.length) throw new TernError('argument', `${imageTokens.length} images for ${next} places`);

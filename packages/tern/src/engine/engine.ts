@@ -6,7 +6,7 @@ import { check } from './check.js';
 import { TernError } from './error.js';
 import { codeOf, LOGITS, Module, type Exports, type ModuleCallbacks } from './module.js';
 import { fromModule, snake, toModule } from './names.js';
-import { MEDIA, openTranscriber, place, see, speak, type SegmentListener } from './media.js';
+import { imageTokens, imageTokensPlace, MEDIA, openTranscriber, speak, type SegmentListener } from './media.js';
 import type {
   Asking, ChatRequest, CheckOptions, CheckReport, Drafter, DraftLimits, EmbedParams, EmbedResult, Engine, EngineOptions,
   GenerateInput, GenerateParams, GenerateResult, Grammar, GrammarOptions, ImageTokens, MemoryInfo, Message,
@@ -322,13 +322,13 @@ class WasmModel implements Model {
     }
   }
 
-  async see(image: Pixels, options: { maxPixels?: number } = {}): Promise<ImageTokens> {
+  async imageTokens(images: readonly Pixels[], options: { maxPixels?: number } = {}): Promise<ImageTokens> {
     this.#open();
-    return see(this, image, options.maxPixels);
+    return imageTokens(this, images, options.maxPixels);
   }
-  place(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
+  imageTokensPlace(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
     this.#open();
-    return place(this, ids, images);
+    return imageTokensPlace(this, ids, images);
   }
   transcriber(params: TranscribeParams): Transcriber {
     this.#open();

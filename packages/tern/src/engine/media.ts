@@ -63,15 +63,15 @@ const withImages = <T>(module: Module, images: readonly Pixels[], use: (images: 
   withBlocks(module, images.map(colours), at =>
     use(images.map(({ width, height }, i) => ({ width, height, at: at[i]! }))));
 
-export async function see(model: Caller, image: Pixels, maxPixels = 0): Promise<ImageTokens> {
+export async function imageTokens(model: Caller, images: readonly Pixels[], maxPixels = 0): Promise<ImageTokens> {
   const { engine } = model, { module } = engine;
-  const id = await withImages(module, [image], images => engine.suspended(x =>
-    module.withJson({ images, n_pixels_max: maxPixels }, (at, n) => call(x, 'web_see')(model.id, at, n))));
+  const id = await withImages(module, images, given => engine.suspended(x =>
+    module.withJson({ images: given, n_pixels_max: maxPixels }, (at, n) => call(x, 'web_see')(model.id, at, n))));
   return { id, close: () => { if (model.isOpen) engine.call(x => x.web_image_close(id)); } };
 }
 
 // A prompt's ids with those of the images in place.
-export function place(model: Caller, ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
+export function imageTokensPlace(model: Caller, ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array {
   const args = { ids: Array.from(ids), images: images.map(({ id }) => id) };
   model.engine.callJson(args, (x, at, n) => x.web_images_place(model.id, at, n));
   return Int32Array.from(model.engine.module.result<{ ids: number[] }>().ids);

@@ -218,11 +218,11 @@ export interface Model {
   // Vectors of texts, some thousand tokens at a time; messages are served in between.
   embed(texts: readonly string[], params: EmbedParams, signal?: AbortSignal): Promise<EmbedResult>;
   // ---- Images, sounds and speech ----
-  // Encodes an image, reduced to at most maxPixels (0: as the model's files say, up to 1,048,576). An image that was
+  // Encodes an image, or two frames of a video, reduced to at most maxPixels (0: as the model's files say, up to 1,048,576). An image that was
   // encoded before is not computed again. Close the result once the prompt it was placed in is computed or discarded.
-  see(image: Pixels, options?: { maxPixels?: number }): Promise<ImageTokens>;
+  imageTokens(images: readonly Pixels[], options?: { maxPixels?: number }): Promise<ImageTokens>;
   // ids with each image token replaced by its image's ids; there must be as many as images.
-  place(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array;
+  imageTokensPlace(ids: ArrayLike<number>, images: readonly ImageTokens[]): Int32Array;
   transcriber(params: TranscribeParams & { partial?: boolean }): Transcriber; // partial: report preliminary texts
   // Speaks a text, or its tokens, in pieces that join seamlessly; codec turns this model's codes into sound. If aborted,
   // it fails after the current step, one frame of speech at most.
