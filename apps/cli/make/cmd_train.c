@@ -372,6 +372,7 @@ int cmd_train(const command *self, int argc, char **argv) {
                      a.pooling || sizes))
         return bad_usage("train: --held-out, --batch-pairs, --valid-pairs, --temperature, "
                          "--pooling and --matryoshka go with --contrastive");
+    if (d.pairs && a.packing) return bad_usage("train: --packing does not go with --contrastive");
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);
     if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");
