@@ -178,6 +178,10 @@ typedef struct tern_train_event {
     double recall_1, recall_10; // share of held-out queries with their positive first, in the top
                                 // 10
     const char *checkpoint;     // just written, or NULL
+    // With valid_loss: the least one so far and its step. best.gguf holds the weights of that step.
+    double best_valid_loss;
+    int64_t best_step;
+    bool ends_early; // the last one: early_stopping_patience has run out
 } tern_train_event;
 
 // The plan of a run, reported before its first step.
@@ -230,8 +234,9 @@ typedef struct tern_train_desc {
     const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
     bool assistant_only;      // learn only the assistant's tokens in chats; the rest is context
     // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
-    // n_steps, reporting, keeping, and where it is computed (device, threads, micro_tokens, bf16,
-    // comm) may differ. With another n_steps the rest follows that run's schedule.
+    // n_steps, reporting, keeping, patience, and where it is computed (device, threads,
+    // micro_tokens, bf16, comm) may differ. With another n_steps the rest follows that run's
+    // schedule.
     bool resume;
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
@@ -250,8 +255,11 @@ typedef struct tern_train_desc {
     tern_packing packing;
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
-    const char *device, *cpu_features;                              // "cpu" (default) or "webgpu"
-    const tern_webgpu_desc *webgpu;                                 // see tern_model_desc
+    // Stops after so many validations without a lower loss, as if n_steps were reached; 0: never.
+    int32_t early_stopping_patience;
+    bool no_best; // do not keep the weights with the least loss of held-out text as best.gguf
+    const char *device, *cpu_features; // "cpu" (default) or "webgpu"
+    const tern_webgpu_desc *webgpu;    // see tern_model_desc
     int n_threads;
     bool bf16;             // float products may round their factors to bf16 where that is fast
     const tern_comm *comm; // NULL: one process
@@ -263,7 +271,8 @@ typedef struct tern_train_desc {
     void *user;
 } tern_train_desc;
 // Trains on shards made by `tern data build`. A checkpoint is a model that runs; with the same
-// desc, a run that was stopped at any moment resumes to the same numbers, bit for bit.
+// desc, a run that was stopped at any moment resumes to the same numbers, bit for bit. Validation
+// finds the best one, which is kept as best.gguf, without what resuming needs.
 TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
 // Plots the losses of one or more logs: an image, .svg, or the numbers, if the name ends in .csv. A
 // name with another ending is refused.

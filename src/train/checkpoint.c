@@ -63,9 +63,13 @@ tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest
 
 // ---- Writing -----------------------------------------------------------------------------------
 
-// Whether a slot is stored in the checkpoint's main file; an adapter's moments are in a second
-// file.
+// What a file holds: a checkpoint's main one, the second one with an adapter's moments, best.gguf.
+typedef enum part { MAIN, MOMENTS, WEIGHTS } part;
 static bool is_own(const tern_trainer *t, const tern_slot *s) { return !t->base || s->is_weight; }
+static bool is_in(const tern_trainer *t, const tern_slot *s, part of) {
+    if (!s->is_kept) return false;
+    return of == WEIGHTS ? s->is_weight : is_own(t, s) == (of == MAIN);
+}
 
 // A slot's name in the file: moments become "adam.m.NAME".
 static void file_name(const tern_slot *s, char *out, size_t size) {
@@ -153,16 +157,17 @@ static tern_status slot_data(tern_trainer *t, const tern_slot *s, float **data, 
     return t->backend->read(s->array, 0, n, *data, err);
 }
 
-// Checksums of all kept slots, in order; the caller frees them. A number that is not finite would
-// spoil every later step, so older checkpoints are worth more than this one.
-static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_error *err) {
+// Checksums of all kept slots, or of the weights, in order; the caller frees them. A number that is
+// not finite would spoil every later step, so older checkpoints are worth more than this one.
+static tern_status sum_slots(tern_trainer *t, part of, uint32_t **sums, size_t *n,
+                             tern_error *err) {
     *n = 0;
     *sums = tern_alloc_array(TERN_MEM_MISC, t->n_slots, sizeof **sums);
     if (!*sums) return tern_fail_memory(err, t->n_slots * sizeof **sums);
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
         float *data;
-        if (!s->is_kept) continue;
+        if (!is_in(t, s, of) && !(of == MAIN && is_in(t, s, MOMENTS))) continue;
         tern_status status = slot_data(t, s, &data, err);
         uint64_t n_data = s->n_rows * s->n_cols;
         if (status == TERN_OK && !tern_all_finite(data, n_data))
@@ -177,11 +182,11 @@ static tern_status sum_slots(tern_trainer *t, uint32_t **sums, size_t *n, tern_e
     return TERN_OK;
 }
 
-static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, bool own, tern_error *err) {
+static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, part of, tern_error *err) {
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
         float *data;
-        if (!s->is_kept || is_own(t, s) != own) continue;
+        if (!is_in(t, s, of)) continue;
         tern_status status = slot_data(t, s, &data, err);
         if (status == TERN_OK)
             status = tern_gguf_write(w, data, s->n_rows * s->n_cols * sizeof *data, err);
@@ -191,12 +196,12 @@ static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, bool own, t
     return tern_gguf_writer_finish(w, err);
 }
 
-static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, bool own) {
+static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, part of) {
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
         const uint64_t ne[] = {s->n_cols, s->n_rows};
         char name[80];
-        if (!s->is_kept || is_own(t, s) != own) continue;
+        if (!is_in(t, s, of)) continue;
         file_name(s, name, sizeof name);
         TERN_TRY(tern_gguf_declare(w, name, TERN_DTYPE_F32, s->n_rows > 1 ? 2 : 1, ne));
     }
@@ -223,15 +228,15 @@ static void remove_old(const tern_trainer *t) {
     tern_free(steps);
 }
 
-// sums: NULL for the second file.
-static tern_status write_file(tern_trainer *t, const char *path, const uint32_t *sums,
+// sums: NULL for the second file, which has no metadata.
+static tern_status write_file(tern_trainer *t, const char *path, part of, const uint32_t *sums,
                               size_t n_sums, tern_error *err) {
     tern_gguf_writer *w;
     TERN_TRY(tern_gguf_writer_open(&w, path, 0, err));
     tern_status status = sums ? put_meta(t, w, sums, n_sums, err) : TERN_OK;
-    if (status == TERN_OK) status = declare_slots(t, w, sums != NULL);
+    if (status == TERN_OK) status = declare_slots(t, w, of);
     if (status == TERN_OK)
-        status = write_slots(t, w, sums != NULL, err);
+        status = write_slots(t, w, of, err);
     else
         status = tern_fail(err, status, "%s: its header could not be made: %s", path,
                            tern_status_name(status));
@@ -244,7 +249,7 @@ tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err) {
     tern_error reason = {0};
     TERN_TRY(tern_gguf_writer_open(&w, t->desc.out, 0, err));
     tern_status status = put_meta(t, w, &(uint32_t){0}, 1, &reason);
-    if (status == TERN_OK) status = declare_slots(t, w, true);
+    if (status == TERN_OK) status = declare_slots(t, w, MAIN);
     tern_gguf_writer_free(w);
     if (status == TERN_OK) return status;
     return tern_fail(err, status, "train: no checkpoint of this model can be made: %s",
@@ -257,13 +262,25 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
     size_t n_sums;
     tern_status status = make_path(t->desc.out, t->step, false, &path, err);
     if (status == TERN_OK) status = make_path(t->desc.out, t->step, true, &moments, err);
-    if (status == TERN_OK) status = sum_slots(t, &sums, &n_sums, err);
-    if (status == TERN_OK && t->base) status = write_file(t, moments, NULL, 0, err);
-    if (status == TERN_OK) status = write_file(t, path, sums, n_sums, err);
+    if (status == TERN_OK) status = sum_slots(t, MAIN, &sums, &n_sums, err);
+    if (status == TERN_OK && t->base) status = write_file(t, moments, MOMENTS, NULL, 0, err);
+    if (status == TERN_OK) status = write_file(t, path, MAIN, sums, n_sums, err);
     if (status == TERN_OK) remove_old(t);
     tern_free(sums);
     tern_free(path);
     tern_free(moments);
+    return status;
+}
+
+tern_status tern_checkpoint_write_best(tern_trainer *t, tern_error *err) {
+    char *path = tern_path_join(t->desc.out, "best.gguf");
+    uint32_t *sums = NULL;
+    size_t n_sums;
+    tern_status status = path ? TERN_OK : tern_fail_memory(err, strlen(t->desc.out));
+    if (status == TERN_OK) status = sum_slots(t, WEIGHTS, &sums, &n_sums, err);
+    if (status == TERN_OK) status = write_file(t, path, WEIGHTS, sums, n_sums, err);
+    tern_free(sums);
+    tern_free(path);
     return status;
 }
 

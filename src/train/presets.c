@@ -96,6 +96,7 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
                   {"valid_tokens", d->valid_tokens},
                   {"checkpoint_every", d->checkpoint_every},
                   {"keep", d->keep},
+                  {"early_stopping_patience", d->early_stopping_patience},
                   {"batch_pairs", d->batch_pairs},
                   {"valid_pairs", d->valid_pairs}};
     const float reals[] = {d->rate, d->rate_2, d->weight_decay, d->clip};

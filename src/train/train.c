@@ -267,6 +267,7 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .n_tokens = t->contrastive ? 0 : t->step * t->desc.batch_tokens,
                               .loss = NAN,
                               .valid_loss = NAN,
+                              .best_valid_loss = NAN,
                               .rate = (double)tern_train_rate(&t->desc, t->step),
                               .grad_norm = NAN,
                               .tokens_per_second = NAN,
@@ -333,6 +334,32 @@ static tern_status log_step(loop *l) {
     return TERN_OK;
 }
 
+// Losses are compared as the log has them, so that a resumed run decides the same.
+bool tern_train_best_take(tern_train_best *b, int64_t step, double loss) {
+    bool is_best = isfinite(loss) && (!b->is_known || (float)loss < b->loss);
+    b->n_since = is_best ? 0 : b->n_since + 1;
+    if (!is_best) return false;
+    b->is_known = true;
+    b->loss = (float)loss;
+    b->step = step;
+    return true;
+}
+
+// Before the first step the weights are those that it began with.
+static tern_status take_best(loop *l, tern_train_event *e) {
+    tern_trainer *t = l->t;
+    bool is_best = tern_train_best_take(&t->best, t->step, e->valid_loss);
+    e->best_valid_loss = t->best.is_known ? (double)t->best.loss : NAN;
+    e->best_step = t->best.step;
+    if (!is_best || t->step == 0 || t->desc.no_best || rank(t) != 0) return TERN_OK;
+    return tern_checkpoint_write_best(t, l->err);
+}
+
+static bool ends_early(const tern_trainer *t) {
+    int32_t patience = t->desc.early_stopping_patience;
+    return patience > 0 && t->best.is_known && t->best.n_since >= patience;
+}
+
 static tern_status log_valid(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
@@ -348,6 +375,8 @@ static tern_status log_valid(loop *l) {
         TERN_TRY(log_ternary(l));
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
+    TERN_TRY(take_best(l, &e));
+    e.ends_early = ends_early(t);
     tell(l, &e);
     l->begun += tern_seconds() - begun; // does not count as training time
     return TERN_OK;
@@ -451,6 +480,20 @@ static tern_train_info info_of(const tern_trainer *t) {
     return i;
 }
 
+static bool validates(const tern_trainer *t) {
+    return t->contrastive ? tern_contrastive_validates(t) : t->valid && t->valid_share > 0;
+}
+
+// Rank 0 has the log.
+static tern_status share_best(loop *l) {
+    tern_train_best *b = &l->t->best;
+    float numbers[] = {b->loss, (float)b->step, (float)b->n_since, b->is_known};
+    for (size_t i = 0; i < 4; i++) TERN_TRY(sum_number(l, &numbers[i]));
+    if (rank(l->t) == 0) return TERN_OK;
+    *b = (tern_train_best){numbers[0], (int64_t)numbers[1], (int64_t)numbers[2], numbers[3] > 0};
+    return TERN_OK;
+}
+
 // Resumes from the newest checkpoint, or begins; then opens the log and reports the plan to the
 // caller.
 static tern_status begin(loop *l) {
@@ -463,11 +506,17 @@ static tern_status begin(loop *l) {
     if (t->desc.resume && !resumed) TERN_TRY(tern_train_log_check(t, l->err));
     TERN_TRY(tern_checkpoint_try(t, l->err));
     TERN_TRY(tern_train_check_length(&t->desc, l->err));
+    if (t->desc.early_stopping_patience > 0 && !validates(t))
+        return tern_fail(l->err, TERN_ERR_ARGUMENT,
+                         "train: early_stopping_patience needs a loss of held-out text, and none "
+                         "is held out or scored");
     if (t->step > t->desc.n_steps)
         return tern_fail(l->err, TERN_ERR_ARGUMENT,
                          "%s: the run is at step %lld already, beyond the %lld that were asked for",
                          t->desc.out, (long long)t->step, (long long)t->desc.n_steps);
-    if (rank(t) == 0) TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
+    if (rank(t) == 0)
+        TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, &t->best, l->err));
+    TERN_TRY(share_best(l));
     tern_train_info info = info_of(t);
     info.n_dropped_lines = n_dropped;
     if (t->desc.on_begin && rank(t) == 0) t->desc.on_begin(t->desc.user, &info);
@@ -476,16 +525,12 @@ static tern_status begin(loop *l) {
     return TERN_OK;
 }
 
-static bool validates(const tern_trainer *t) {
-    return t->contrastive ? tern_contrastive_validates(t) : t->valid && t->valid_share > 0;
-}
-
 static tern_status run(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
     TERN_TRY(begin(l));
     if (validates(t) && t->step == 0) TERN_TRY(log_valid(l));
-    while (t->step < d->n_steps) {
+    while (t->step < d->n_steps && !ends_early(t)) {
         TERN_TRY(run_step(l));
         TERN_TRY(tell_step(l));
         bool last = t->step == d->n_steps;
@@ -494,6 +539,7 @@ static tern_status run(loop *l) {
         float stop = l->stopped; // one rank's stop stops all
         TERN_TRY(sum_number(l, &stop));
         bool stopping = stop > 0;
+        last |= ends_early(t);
         if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
         if (stopping && !last)
             return tern_fail(l->err, TERN_ERR_CANCELLED,

@@ -65,6 +65,16 @@ typedef struct tern_slot {
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
 } tern_slot;
 
+// The least loss of held-out text, its step, and how many validations came after it. As the log
+// says it, so that a resumed run goes on with it.
+typedef struct tern_train_best {
+    float loss;
+    int64_t step, n_since;
+    bool is_known;
+} tern_train_best;
+// Takes the next validation; true: it is the best one.
+bool tern_train_best_take(tern_train_best *b, int64_t step, double loss);
+
 typedef struct tern_trainer {
     tern_train_desc desc;                // all defaults filled in
     int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: not set
@@ -90,6 +100,7 @@ typedef struct tern_trainer {
     bool begins_by_marks;            // documents begin where the shards mark it, not at end tokens
     int64_t step;                    // steps done
     int64_t n_damaged;               // damaged checkpoints skipped on resume
+    tern_train_best best;            // of the validations so far
     int32_t steps_in_loss;           // steps summed in the array "loss"
     int64_t scored_in_loss;          // scored tokens in it
     int32_t *ids, *targets, *starts; // of this process' part of a step
@@ -166,9 +177,9 @@ tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
 // file; the last line of a killed process may lack its end.
 typedef struct tern_train_log tern_train_log;
 // Begins a log; keep: the existing one continues after step t->step. *n_dropped: lines of later
-// steps, which the run will write again.
+// steps, which the run will write again; *best: of the validations before them.
 tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, bool keep,
-                                int64_t *n_dropped, tern_error *err);
+                                int64_t *n_dropped, tern_train_best *best, tern_error *err);
 void tern_train_log_close(tern_train_log *log); // NULL is allowed
 // A line: begin, numbers, end. Infinities and NaN become null.
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t);
@@ -189,6 +200,8 @@ tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 // no file with more; the moments are in "OUT/step-00001000.adam.gguf", which is complete before the
 // adapter gets its name. If a value is not finite, fails and leaves the existing files.
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
+// "OUT/best.gguf": the weights alone, a model or an adapter that nothing is resumed from.
+tern_status tern_checkpoint_write_best(tern_trainer *t, tern_error *err);
 // Fails, before the first step, if the model or its tokenizer cannot be written to a checkpoint.
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err);
 // Continues from the newest checkpoint of desc->out whose checksums are right. *found is false if

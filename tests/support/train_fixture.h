@@ -68,7 +68,9 @@ static inline void make_data(char *folder, size_t size) {
 }
 
 typedef struct losses {
-    double last, first, valid;
+    double last, first, valid, best;
+    int64_t step, best_step;
+    bool ends_early;
     int n_events, stop_at; // stop_at: stop after this many events, 0: never
 } losses;
 
@@ -78,7 +80,13 @@ static inline bool take_losses(void *user, const tern_train_event *e) {
         if (l->first == 0) l->first = e->loss;
         l->last = e->loss;
     }
-    if (!isnan(e->valid_loss)) l->valid = e->valid_loss;
+    if (!isnan(e->valid_loss)) {
+        l->valid = e->valid_loss;
+        l->best = e->best_valid_loss;
+        l->best_step = e->best_step;
+        l->ends_early = e->ends_early;
+    }
+    l->step = e->step;
     return ++l->n_events != l->stop_at;
 }
 

@@ -177,6 +177,11 @@ static bool print_step(void *user, const tern_train_event *e) {
     return true;
 }
 
+// Where the best weights are.
+static const char *kept(const tern_train_desc *d, int64_t step) {
+    return step == 0 ? ", before training" : d->no_best ? "" : " (best.gguf)";
+}
+
 // One line that is overwritten on a terminal; validation and checkpoints stay.
 static bool print_event(void *user, const tern_train_event *e) {
     reporter *r = user;
@@ -190,7 +195,13 @@ static bool print_event(void *user, const tern_train_event *e) {
                 (long long)e->n_steps, e->valid_loss);
         if (!isnan(e->recall_1))
             fprintf(stderr, ", recall@1 %.1f%%, @10 %.1f%%", 100 * e->recall_1, 100 * e->recall_10);
+        if (e->best_step < e->step)
+            fprintf(stderr, "; it was %.4f at step %lld%s", e->best_valid_loss,
+                    (long long)e->best_step, kept(r->desc, e->best_step));
         fputc('\n', stderr);
+        if (e->ends_early)
+            fprintf(stderr, "ends early: the last %d validations were no better\n",
+                    (int)r->desc->early_stopping_patience);
     } else {
         print_time(r, e);
         fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %s",
@@ -223,7 +234,7 @@ static int plot(const command *self, int argc, char **argv) {
 typedef struct train_args {
     int recipe, schedule, packing, n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
-    int checkpoint_every, keep, batch_pairs, valid_pairs, pooling;
+    int checkpoint_every, keep, patience, batch_pairs, valid_pairs, pooling;
     int32_t sizes[8];
     float weight_decay, clip;
 } train_args;
@@ -248,6 +259,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->valid_tokens = a->valid_tokens;
     d->checkpoint_every = a->checkpoint_every;
     d->keep = a->keep;
+    d->early_stopping_patience = a->patience;
     d->batch_pairs = a->batch_pairs;
     d->valid_pairs = a->valid_pairs;
     d->pooling = (tern_pooling)a->pooling;
@@ -359,6 +371,10 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "valid-tokens", OPTION_COUNT, &a.valid_tokens, "N", "of held-out text (65536)", 1},
         {0, "checkpoint-every", OPTION_COUNT, &a.checkpoint_every, "N", "steps (500)", 1},
         {0, "keep", OPTION_COUNT, &a.keep, "N", "newest checkpoints (2)", 1},
+        {0, "early-stopping-patience", OPTION_COUNT, &a.patience, "N",
+         "end after so many validations without a lower loss (never)", 1},
+        {0, "no-best", OPTION_FLAG, &d.no_best, NULL,
+         "do not keep the weights with the least validation loss as best.gguf"},
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;

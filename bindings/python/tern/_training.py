@@ -39,6 +39,9 @@ class TrainEvent:
     recall_1: float
     recall_10: float
     checkpoint: Optional[str]  # just written, a name in the folder
+    best_valid_loss: float  # with valid_loss: the least so far, of the weights in best.gguf
+    best_step: int
+    ends_early: bool  # the last event: early_stopping_patience has run out
 
 
 class TrainOptions(TypedDict, total=False):
@@ -85,6 +88,8 @@ class TrainOptions(TypedDict, total=False):
     valid_tokens: Optional[int]
     checkpoint_every: Optional[int]
     keep: Optional[int]  # newest checkpoints
+    early_stopping_patience: Optional[int]  # end after so many validations without a lower loss
+    no_best: Optional[bool]  # do not keep the weights with the least validation loss as best.gguf
     device: Optional[Literal["cpu", "webgpu"]]
     cpu_features: Optional[str]
     threads: Optional[int]
