@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "train/data/data.h"
-#include "train/lora_fixture.h"
+#include "tests/support/lora_fixture.h"
 #include "train/trainer.h"
 
 // Chats in which the users' words are random and the answers are not. mark: further members of the

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "formats/shard/shard.h"
-#include "train/lora_fixture.h"
+#include "tests/support/lora_fixture.h"
 
 static double loss_of_rows(tern_session *s, int32_t n_vocab, const int32_t *ids, int n,
                            const int32_t *targets, double *n_scored, tern_error *err) {

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/harness.h"
-#include "train/lora_fixture.h"
+#include "tests/support/lora_fixture.h"
 #include "train/trainer.h"
 
 // ---- What an adapter is ------------------------------------------------------------------------
