@@ -255,7 +255,7 @@ typedef struct tern_train_desc {
     tern_packing packing;
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
-    // Stops after so many validations without a lower loss, as if n_steps were reached; 0: never.
+    // Stops after this number of validations without a lower loss, as at n_steps; 0: never.
     int32_t early_stopping_patience;
     bool no_best; // do not keep the weights with the least loss of held-out text as best.gguf
     const char *device, *cpu_features; // "cpu" (default) or "webgpu"

@@ -1,5 +1,5 @@
 // Training adapters: the first step equals the base, which does not change; gradients; runs that go
-// on where they were; what is refused.
+// on where they were; wrong requests.
 #include <glob.h>
 #include <math.h>
 #include <signal.h>

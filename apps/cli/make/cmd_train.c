@@ -372,7 +372,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "checkpoint-every", OPTION_COUNT, &a.checkpoint_every, "N", "steps (500)", 1},
         {0, "keep", OPTION_COUNT, &a.keep, "N", "newest checkpoints (2)", 1},
         {0, "early-stopping-patience", OPTION_COUNT, &a.patience, "N",
-         "end after so many validations without a lower loss (never)", 1},
+         "end after N validations without a lower loss (never)", 1},
         {0, "no-best", OPTION_FLAG, &d.no_best, NULL,
          "do not keep the weights with the least validation loss as best.gguf"},
         OPTIONS_END,

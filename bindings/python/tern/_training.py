@@ -88,7 +88,7 @@ class TrainOptions(TypedDict, total=False):
     valid_tokens: Optional[int]
     checkpoint_every: Optional[int]
     keep: Optional[int]  # newest checkpoints
-    early_stopping_patience: Optional[int]  # end after so many validations without a lower loss
+    early_stopping_patience: Optional[int]  # end after this number of validations without a lower loss
     no_best: Optional[bool]  # do not keep the weights with the least validation loss as best.gguf
     device: Optional[Literal["cpu", "webgpu"]]
     cpu_features: Optional[str]

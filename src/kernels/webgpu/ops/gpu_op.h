@@ -22,8 +22,8 @@ static inline void set_form(const tern_weight *w, gpu_dispatch *d) {
 // The logits of the outputs that a pass over the head computes: x W^T, the node's first two inputs,
 // capped if the node says so (gpu_op_linear.c).
 tern_status gpu_add_logits(tern_plan *p, const tern_node *n, tern_error *err);
-// How many threads share a row of codes of four bits and more that is multiplied with floats; a
-// workgroup has at most so many.
+// How many threads share a row of codes of four bits and more that is multiplied with floats;
+// threads of a workgroup at most.
 #define GPU_WIDE_FLOAT_THREADS 256
 uint32_t gpu_wide_float_splits(int64_t blocks);
 // Threads of a workgroup that attends with one row, up to `most` (gpu_op_attention.c).

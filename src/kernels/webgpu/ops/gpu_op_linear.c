@@ -160,7 +160,7 @@ static uint32_t rows_of_tile(const tern_plan *p, const outputs *o, gpu_kernel ke
 static uint32_t parts_of(gpu_codes c) { return gpu_is_wide(c) ? (uint32_t)gpu_wide_parts(c) : 1; }
 
 // Prompts are faster by products of bytes, and so are few tokens with ternary codes, whose columns
-// several teams can share; a head has so many rows that it always pays.
+// several teams can share; for the many rows of a head it always pays.
 static bool takes_groups(const tern_plan *p, const outputs *o, gpu_codes c, size_t variant) {
     if (!p->device->matrix || p->device->workgroup_bytes_max < GPU_GEMM_GROUPS_BYTES) return false;
     if (c.group == 0 || tile_counts[variant].tokens > 64) return false;
