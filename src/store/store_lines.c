@@ -127,7 +127,7 @@ static tern_status add_line(importer *m, const char *line, size_t n, tern_error 
     size_t at = 0;
     while (at < n && strchr(" \t\r", line[at]) && line[at]) at++;
     if (at == n) return TERN_OK;
-    TERN_TRY(tern_json_parse(&doc, line, n, err));
+    TERN_TRY(tern_json_parse_part(&doc, line, n, err));
     tern_status status = add_object(m, &doc, err);
     tern_json_free(&doc);
     return status;

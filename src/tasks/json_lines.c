@@ -8,7 +8,7 @@
 static tern_status give(const char *line, size_t n, const char *field, tern_text_fn on_text,
                         void *user, tern_error *err) {
     tern_json_doc doc = {0};
-    TERN_TRY(tern_json_parse(&doc, line, n, err));
+    TERN_TRY(tern_json_parse_part(&doc, line, n, err));
     const tern_json *root = tern_json_root(&doc);
     tern_str text = tern_json_str(
         tern_json_is(root, TERN_JSON_OBJECT) ? tern_json_get(&doc, root, field) : root);

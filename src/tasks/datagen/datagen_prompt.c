@@ -36,7 +36,7 @@ void tern_datagen_put_seed(const datagen_job *j, size_t i, tern_strbuf *out) {
 static tern_status check_seed(datagen_line *line, tern_error *err) {
     tern_json_doc doc = {0};
     char which[48];
-    tern_status status = tern_json_parse(&doc, line->text, line->n, err);
+    tern_status status = tern_json_parse_part(&doc, line->text, line->n, err);
     line->is_text = tern_json_is(tern_json_root(&doc), TERN_JSON_STRING);
     if (status == TERN_OK && !line->is_text &&
         !tern_json_is(tern_json_root(&doc), TERN_JSON_OBJECT))

@@ -238,7 +238,7 @@ static tern_str answer_of(const tern_json_doc *doc) {
 tern_status tern_datagen_read_record(datagen_job *j, const char *line, size_t n, tern_error *err) {
     tern_json_doc doc = {0}, object = {0};
     tern_sketch sketch;
-    TERN_TRY(tern_json_parse(&doc, line, n, err));
+    TERN_TRY(tern_json_parse_part(&doc, line, n, err));
     int64_t item = tern_json_int(tern_json_path(&doc, "provenance.item"), -1);
     tern_str said = answer_of(&doc);
     tern_status status = TERN_OK;

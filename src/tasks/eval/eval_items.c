@@ -350,7 +350,7 @@ static tern_status check_answers(const tern_eval_task *task, const tern_eval_ite
 tern_status tern_eval_item_read(tern_eval_item *item, const tern_eval_task *task, tern_str line,
                                 tern_error *err) {
     tern_json_doc doc;
-    TERN_TRY(tern_json_parse(&doc, line.ptr, line.len, err));
+    TERN_TRY(tern_json_parse_part(&doc, line.ptr, line.len, err));
     const tern_eval_layout *l = find_layout(task, &doc);
     tern_status status = TERN_OK;
     bool more;

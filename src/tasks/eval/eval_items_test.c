@@ -119,7 +119,7 @@ TEST(eval_says_what_an_item_lacks) {
          "'label' names none"},
         {"piqa", "{\"goal\":\"a\",\"sol1\":\"a\",\"sol2\":\"b\"}", "'label' names none"},
         {"piqa", "[\"goal\"]", "expected an object with 'goal' or 'query'"},
-        {"piqa", "{\"goal\":", "line 1"},
+        {"piqa", "{\"goal\":", "not JSON"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[],\"gold\":0}", "'choices' is missing"},
         {"hellaswag", "{\"query\":\"q\",\"choices\":[\"a\",2],\"gold\":0}",
          "'choices' is not a string"},

@@ -65,7 +65,7 @@ static tern_status read_line(tern_eval_store *s, const tern_lines *l, tern_error
     tern_json_doc doc;
     tern_error why = {0};
     tern_eval_record record = {0};
-    tern_status status = tern_json_parse(&doc, l->line.ptr, l->line.len, &why);
+    tern_status status = tern_json_parse_part(&doc, l->line.ptr, l->line.len, &why);
     if (status != TERN_OK) return tern_lines_fail(l, err, status, why.message);
     const tern_json *root = tern_json_root(&doc);
     if (tern_str_is(tern_json_str(tern_json_get(&doc, root, "task")), s->task) &&
