@@ -94,7 +94,7 @@ export async function speak(model, codec, ids, options, params) {
   const pieces = [];
   const speech = tern.speak(ids, params);
   for await (const piece of speech) pieces.push(Array.from(piece));
-  const { device, codecDevice } = tern.info, { nFrames } = await speech.stats;
+  const { info } = tern, { nFrames } = await speech.stats;
   await tern.close();
-  return { samples: pieces.flat(), pieces: pieces.length, nFrames, device, codecDevice };
+  return { samples: pieces.flat(), pieces: pieces.length, nFrames, device: info.device, codecDevice: info.codec.device };
 }
