@@ -10,6 +10,8 @@
 //   rms_norm      y = r x w            r = 1/sqrt(mean x^2 + eps), g = dy w, n columns of a group:
 //                                      dx = r (g - x r^2 (x . g) / n)     dw += sum_t dy r x
 //   group_norm    the same with w = 1
+//   layer_norm    y = rms_norm(x - mean x) + b
+//                                      dx = rms_norm's, minus its mean, db += sum_t dy
 //   scale_by      y = s x              dx = s dy               ds += sum dy x
 //   cap           y = c tanh(x / c)    dx = dy (1 - tanh(x / c)^2)
 //   rope          a rotation           dx = dy rotated back
@@ -409,6 +411,17 @@ static void bias_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], dy);
 }
 
+static void layer_norm_back(gradients *d, const tern_node *f, tern_vid dy) {
+    tern_vid x = f->in[0], dw = sink(d, f->in[1]), db = f->n_in > 2 ? sink(d, f->in[2]) : -1;
+    if (db >= 0) inputs(d, begin(d, f, TERN_OP_BIAS_GRAD), (tern_vid[]){dy, db}, 2);
+    tern_node *n = begin(d, f, TERN_OP_LAYER_NORM_GRAD);
+    // x, w, dy, dw or none (then w is passed)
+    inputs(d, n, (tern_vid[]){x, f->in[1], dy, dw >= 0 ? dw : f->in[1]}, 4);
+    if (!n) return;
+    n->norm = f->norm;
+    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+}
+
 static void embed_back(gradients *d, const tern_node *f, tern_vid dy) {
     tern_vid dw = sink(d, f->in[1]);
     if (dw >= 0) inputs(d, begin(d, f, TERN_OP_EMBED_GRAD), (tern_vid[]){f->in[0], dy, dw}, 3);
@@ -500,13 +513,15 @@ static void sunk_back(gradients *d, const tern_node *f, tern_vid dy) {
 typedef void (*gradient_fn)(gradients *d, const tern_node *f, tern_vid dy);
 
 // dy is -1 only for the losses, whose gradient is 1, and for vectors, whose gradient is given.
-static gradient_fn gradient_of(tern_op op) {
+// NULL: it has none, as a layer_norm without weights, which no language model has.
+static gradient_fn gradient_of(const tern_node *n) {
 #define TERN_OP_ROW(id, text, inputs, outputs, rule, attrs, place, stores, check, gradient)        \
     [TERN_OP_##id] = gradient##_back,
     static const gradient_fn rules[] = {
 #include "graph/ops.inc"
     };
-    return rules[op];
+    if (n->op == TERN_OP_LAYER_NORM && n->n_in < 2) return NULL;
+    return rules[n->op];
 }
 
 // Ops that only serve caches or results are replaced or dropped.
@@ -527,7 +542,7 @@ const char *tern_graph_untrainable(const tern_graph *g) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
         bool partly = found && found->op == TERN_OP_ATTENTION;
-        if (!gradient_of(n->op) && !is_replaced(n) && (!found || partly)) found = n;
+        if (!gradient_of(n) && !is_replaced(n) && (!found || partly)) found = n;
     }
     if (!found) return NULL;
     if (found->op == TERN_OP_ATTENTION) return "attention to both sides";
@@ -538,7 +553,7 @@ static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) 
     bool is_loss = f->op == TERN_OP_CROSS_ENTROPY || f->op == TERN_OP_POOL_SEQ;
     tern_vid dy = f->n_out > 0 ? d->of[f->out[0]] : -1;
     if (!is_loss && (dy < 0 || !d->reaches[f->out[0]])) return TERN_OK;
-    gradient_fn back = gradient_of(f->op);
+    gradient_fn back = gradient_of(f);
     if (!back)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient",
                          tern_op_name(f->op));

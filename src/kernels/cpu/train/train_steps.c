@@ -60,6 +60,16 @@ static void step_rms_norm(cpu_train_run *run, cpu_train_step *s, const tern_team
                                              s->node->norm.eps);
 }
 
+static void step_layer_norm(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    operands o = values_of(run, s->node);
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t at = first * n; at < last * n; at += n)
+            cpu_train_kernels(run)->layer_norm(o.out[0] + at, o.in[0] + at, o.in[1], o.in[2], n,
+                                               s->node->norm.eps);
+}
+
 static void step_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     (void)team;
     operands o = values_of(run, s->node);
@@ -120,10 +130,29 @@ static size_t part_length(size_t n, size_t least) {
     return length > least ? length : least;
 }
 
+// y = x minus its mean; y may be x.
+static void center(float *y, const float *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i];
+    float mean = (float)(sum / (double)n);
+    for (size_t i = 0; i < n; i++) y[i] = x[i] - mean;
+}
+
+// A row of a LayerNorm's gradient: rms_norm's for the centered row, and itself centered.
+static void layer_norm_grad(const tern_float_kernels *k, const tern_rms_norm_grad_args *args,
+                            float *centered) {
+    tern_rms_norm_grad_args a = *args;
+    center(centered, a.x, a.n);
+    a.x = centered;
+    k->rms_norm_grad(&a);
+    center(a.dx, a.dx, a.n);
+}
+
 // Each part of the rows has its own sum for the norm's weight, if that is trained.
-static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+static void step_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
     const tern_program *p = run->program;
+    const tern_float_kernels *k = cpu_train_kernels(run);
     operands o = values_of(run, node);
     bool trained = p->g->values[node->in[3]].kind == TERN_VALUE_STATE;
     size_t row = cols(run, node->out[0]), n = cols(run, node->in[1]);
@@ -131,23 +160,27 @@ static void step_rms_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern
     while (tern_team_claim(&s->counter, n_tokens(run), length, &first, &last)) {
         float *dw = trained ? p->parts + first / length * p->part_floats : NULL;
         if (dw) memset(dw, 0, n * sizeof *dw);
-        for (size_t at = first * row; at < last * row; at += n)
-            cpu_train_kernels(run)->rms_norm_grad(
-                &(tern_rms_norm_grad_args){.dx = o.out[0] + at,
-                                           .dw = dw,
-                                           .x = o.in[0] + at,
-                                           .w = o.in[1],
-                                           .dy = o.in[2] + at,
-                                           .residual = o.in[4] ? o.in[4] + at : NULL,
-                                           .n = n,
-                                           .eps = node->norm.eps});
+        for (size_t at = first * row; at < last * row; at += n) {
+            const tern_rms_norm_grad_args a = {.dx = o.out[0] + at,
+                                               .dw = dw,
+                                               .x = o.in[0] + at,
+                                               .w = o.in[1],
+                                               .dy = o.in[2] + at,
+                                               .residual = o.in[4] ? o.in[4] + at : NULL,
+                                               .n = n,
+                                               .eps = node->norm.eps};
+            if (node->op == TERN_OP_LAYER_NORM_GRAD)
+                layer_norm_grad(k, &a, cpu_train_scratch(run, team));
+            else
+                k->rms_norm_grad(&a);
+        }
     }
     if (!trained) return;
     tern_team_barrier(team);
     share(team, n, &first, &last);
     float *dw = o.in[3] + first;
     for (size_t i = 0; first < last && i * length < n_tokens(run); i++)
-        cpu_train_kernels(run)->add(dw, dw, p->parts + i * p->part_floats + first, last - first);
+        k->add(dw, dw, p->parts + i * p->part_floats + first, last - first);
 }
 
 static void step_bias(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -465,6 +498,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     switch (op) {
     case TERN_OP_EMBED: return step_embed;
     case TERN_OP_RMS_NORM: return step_rms_norm;
+    case TERN_OP_LAYER_NORM: return step_layer_norm;
     case TERN_OP_QUANTIZE: return step_quantize;
     case TERN_OP_TERNARIZE: return step_ternarize;
     case TERN_OP_LINEAR:
@@ -503,7 +537,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_SQUARES_INTO: return step_squares_into;
     case TERN_OP_ZERO: return step_zero;
     case TERN_OP_EMBED_GRAD: return step_embed_grad;
-    case TERN_OP_RMS_NORM_GRAD: return step_rms_norm_grad;
+    case TERN_OP_LAYER_NORM_GRAD:
+    case TERN_OP_RMS_NORM_GRAD: return step_norm_grad;
     case TERN_OP_ADAMW: return step_adamw;
     default: return NULL;
     }
@@ -521,6 +556,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_SSM_GRAD: return cpu_train_ssm_floats(p, n);
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->norm.group;
+    case TERN_OP_LAYER_NORM_GRAD:
     case TERN_OP_CAP_GRAD: return (size_t)p->g->values[n->in[0]].cols;
     default: return 0;
     }
@@ -528,5 +564,6 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
 
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n) {
     if (n->op == TERN_OP_SSM_GRAD) return cpu_train_ssm_part_floats(p, n);
-    return n->op == TERN_OP_RMS_NORM_GRAD ? (size_t)p->g->values[n->in[1]].cols : 0;
+    bool is_norm = n->op == TERN_OP_RMS_NORM_GRAD || n->op == TERN_OP_LAYER_NORM_GRAD;
+    return is_norm ? (size_t)p->g->values[n->in[1]].cols : 0;
 }
