@@ -91,7 +91,7 @@ convert_family() { # FAMILY
 }
 
 for family in qwen3 qwen35 lfm2 gemma3 qwen2 llama_scaled ministral3 smollm3 granite minicpm exaone4 \
-    hunyuan ernie4_5 olmo2 phi3 qwen3moe lfm2moe granitehybrid falcon_h1 gemma4; do
+    hunyuan ernie4_5 cohere2 olmo2 phi3 qwen3moe lfm2moe granitehybrid falcon_h1 gemma4; do
     with_tokenizer $family
     run_family $family
     chat_family $family

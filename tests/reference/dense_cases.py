@@ -1,6 +1,7 @@
 """The tiny models of dense_np.py's families, for family_oracles.py: configs, weights, and misreadings that
 their numbers tell apart."""
 import numpy as np
+from family_gguf import neighbours
 
 N_VOCAB = 48
 COMMON = {"vocab_size": N_VOCAB, "hidden_size": 32, "max_position_embeddings": 128, "bos_token_id": 0, "eos_token_id": 1,
@@ -10,7 +11,10 @@ PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
 
 
 def of(kind, name, **more):
-    return dict(COMMON, model_type=kind, architectures=[name + "ForCausalLM"], **more)
+    c = dict(COMMON, model_type=kind, architectures=[name + "ForCausalLM"], **more)
+    if "layer_norm_eps" in c:
+        del c["rms_norm_eps"]
+    return c
 
 
 CASES = {
@@ -38,16 +42,19 @@ CASES = {
     "olmo2": dict(of("olmo2", "Olmo2", rope_parameters=PLAIN), tie_word_embeddings=False),
     "llama_biased": of("llama", "Llama", head_dim=16, rope_parameters=PLAIN, attention_bias=True, mlp_bias=True),
     "ernie4_5": of("ernie4_5", "Ernie4_5", head_dim=16, rope_parameters=dict(PLAIN, rope_theta=500000.0), use_bias=True),
+    "cohere2": dict(of("cohere2", "Cohere2", rope_parameters=PLAIN, layer_norm_eps=1e-5, logit_scale=0.3, sliding_window=8,
+                       layer_types=["sliding_attention"] * 3 + ["full_attention"]), num_hidden_layers=4, intermediate_size=16),
 }
 HEAD_NORMS = {"exaone4": ("q_norm", "k_norm"), "hunyuan_v1_dense": ("query_layernorm", "key_layernorm")}
-NORMS_AFTER = ("exaone4", "olmo2")
+NORMS = {"exaone4": ("post_attention_layernorm", "post_feedforward_layernorm"), "cohere2": ("input_layernorm",),
+         "olmo2": ("post_attention_layernorm", "post_feedforward_layernorm")}  # else before each half
 
 
 def make_layer(m, p):
     c, h = m.c, m.c["hidden_size"]
     kind, n, kv = c["model_type"], c["num_attention_heads"], c["num_key_value_heads"]
     d = c.get("head_dim") or h // n
-    for name in ("post_attention_layernorm", "post_feedforward_layernorm" if kind in NORMS_AFTER else "input_layernorm"):
+    for name in NORMS.get(kind, ("post_attention_layernorm", "input_layernorm")):
         m.norm(p + name, h)
     if kind == "phi3":
         m.matrix(p + "self_attn.qkv_proj", (n + 2 * kv) * d, h)
@@ -80,7 +87,7 @@ def misreadings(c, t):
         if key in rope and (kind, key) != ("hunyuan_v1_dense", "factor"):
             yield key, dict(c, rope_parameters=dict(rope, **{key: rope[key] * 2})), t
     for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling", "attention_multiplier", "scale_emb",
-                "scale_depth", "dim_model_base"):
+                "scale_depth", "dim_model_base", "logit_scale"):
         if key in c:
             yield key, dict(c, **{key: c[key] * 1.25}), t
     if kind == "phi3":
@@ -96,6 +103,10 @@ def misreadings(c, t):
             yield "values before keys", c, dict(t, **{name: np.concatenate([rows[:q], v, k])})
     if kind == "ernie4_5":
         yield "RoPE's pairs in halves", dict(c, model_type="llama"), t
+    if kind == "cohere2":
+        yield "full attention first", dict(c, layer_types=c["layer_types"][::-1]), t
+        yield "RoPE's pairs in halves", c, {n: neighbours(c, x) if n.endswith(("q_proj.weight", "k_proj.weight")) else x
+                                            for n, x in t.items()}
     if kind == "smollm3":
         yield "RoPE everywhere", dict(c, no_rope_layers=[1] * c["num_hidden_layers"]), t
         yield "the opposite", dict(c, no_rope_layers=[1 - x for x in c["no_rope_layers"]]), t

@@ -1,6 +1,6 @@
 """Families that are close to Llama, computed in plain numpy from a Hugging Face folder (families_np.py has
 what they share): Llama with its scaled RoPE, Qwen2, Ministral 3, SmolLM3, Phi-3, Granite, MiniCPM, EXAONE 4,
-Hunyuan, OLMo 2 and ERNIE 4.5. Written from the papers and from what transformers documents, not from tern.
+Hunyuan, OLMo 2, ERNIE 4.5 and Cohere 2. Written from the papers and from what transformers documents, not from tern.
 """
 import numpy as np
 from decoder_np import silu
@@ -156,6 +156,26 @@ class Ernie(Llama):
         return np.stack(np.split(super().rotate(halves, kind), 2, -1), -1).reshape(x.shape)
 
 
+class Cohere2(Ernie):
+    """One LayerNorm for attention and feed-forward, which are added together; RoPE in windows only."""
+
+    sees = Exaone4.sees
+
+    def norm(self, x, name, plus=None):
+        return super().norm(x - x.mean(-1, keepdims=True), name, plus)
+
+    def rotates(self, p, kind):
+        return kind == "sliding_attention"
+
+    def layer(self, x, p, kind):
+        n = self.norm(x, p + "input_layernorm")
+        return x + self.mixer(n, p, kind) + self.feed_forward(n, p)
+
+    def run(self, ids):
+        y, hidden = super().run(ids)
+        return y * self.dtype(self.c["logit_scale"]), hidden
+
+
 DENSE = {"llama": Llama, "qwen2": Llama, "ministral3": Llama, "smollm3": SmolLM3, "phi3": Phi3, "granite": Scaled,
          "minicpm": Scaled, "exaone4": Exaone4, "hunyuan_v1_dense": Hunyuan, "olmo2": Olmo2,
-         "ernie4_5": Ernie}
+         "ernie4_5": Ernie, "cohere2": Cohere2}

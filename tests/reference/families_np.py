@@ -12,6 +12,7 @@ from decoder_np import Weights, silu
 from safetensors_np import read_safetensors
 
 PREFIXES = ("model.language_model.", "language_model.model.", "model.")
+EPSILONS = ("norm_eps", "rms_norm_eps", "layer_norm_eps")
 NOT_TEXT = ("model.visual.", "visual.", "vision_tower.", "multi_modal_projector.", "mtp.")
 
 
@@ -61,7 +62,7 @@ class Family(Weights):
         self.c = dict(c, **c.get("text_config", {}))
         t = read_safetensors(os.path.join(folder, "model.safetensors")) if tensors is None else tensors
         super().__init__({plain_name(k): x for k, x in t.items() if not k.startswith(NOT_TEXT)}, dtype, shuffle)
-        self.eps = self.dtype(self.c.get("norm_eps", self.c.get("rms_norm_eps")))
+        self.eps = self.dtype(next(self.c[key] for key in EPSILONS if key in self.c))
         self.n_layers, self.heads = self.c["num_hidden_layers"], self.c["num_attention_heads"]
         self.head_dim = self.c.get("head_dim") or self.c["hidden_size"] // self.heads
         self.kinds = self.layer_kinds()

@@ -4,7 +4,7 @@ Norms are stored ready (1 + w), ssm_a is -exp(A_log), and the value heads of a d
 r value heads of key head j (HF: j r .. j r + r - 1) are j, K + j, 2 K + j, ...
 """
 import numpy as np
-from families_np import family, plain_name
+from families_np import EPSILONS, family, plain_name
 from gguf_np import write_gguf
 from safetensors_np import to_bf16
 
@@ -94,6 +94,9 @@ def dense_meta(arch, c, model):
     if arch == "exaone4":
         m.update({"attention.sliding_window": c["sliding_window"],
                   "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in model.kinds]})
+    if arch == "cohere2":  # each 4th layer has full attention, which no key says
+        m.update({"attention.sliding_window": c["sliding_window"], "logit_scale": c["logit_scale"],
+                  "rope.dimension_count": model.head_dim, "rope.scaling.type": "none"})
     return m, extra
 
 
@@ -125,11 +128,12 @@ def gguf_meta(arch, c, kinds, n_ff):
     theta = c.get("rope_theta")
     r = c.get("rope_parameters") or {}
     r = r.get("full_attention", r)
+    eps = next(key for key in EPSILONS if key in c)
     conv_layers = [0 if kind == "conv" else c["num_key_value_heads"] for kind in kinds]
     m = {"block_count": len(kinds), "context_length": c["max_position_embeddings"], "embedding_length": c["hidden_size"],
          "feed_forward_length": n_ff, "attention.head_count": c["num_attention_heads"],
          "attention.head_count_kv": conv_layers if arch == "lfm2" else c["num_key_value_heads"],
-         "attention.layer_norm_rms_epsilon": float(c.get("norm_eps", c.get("rms_norm_eps"))),
+         "attention.layer_norm_%sepsilon" % ("" if eps == "layer_norm_eps" else "rms_"): float(c[eps]),
          "rope.freq_base": float(theta or r["rope_theta"])}
     if arch == "lfm2":
         m.update({"vocab_size": c["vocab_size"], "shortconv.l_cache": c["conv_L_cache"]})

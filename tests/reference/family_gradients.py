@@ -16,7 +16,7 @@ from safetensors_np import read_safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2", "qwen2", "ministral3", "granite", "phi3", "hunyuan", "exaone4",
-            "olmo2", "granitehybrid", "falcon_h1", "gemma4", "ernie4_5")
+            "olmo2", "granitehybrid", "falcon_h1", "gemma4", "ernie4_5", "cohere2")
 N_DIRECTIONS, N_SECOND = 4, 20
 
 

@@ -13,7 +13,7 @@ float64 (`make oracles`). Needs numpy.
     embeddinggemma  both directions, mean of the rows, two matrices, unit length (sentence-transformers)
 
     qwen2, llama_scaled, ministral3, smollm3, phi3, granite, minicpm, exaone4, hunyuan, olmo2, llama_biased,
-    ernie4_5: dense_cases.py
+    ernie4_5, cohere2: dense_cases.py
 
 golden.safetensors: input_ids (72: longer than a chunk of 64, than every window and every history),
 logits and greedy_ids, or last_hidden_state and embedding.
@@ -189,7 +189,7 @@ def misreadings(name, c, t):
     """Configs and tensors that are wrong in one thing."""
     x = text_config(c)
     rope = x.get("rope_parameters") or {}
-    for key, wrong in (("rms_norm_eps", 1e-1), ("norm_eps", 1e-1), ("query_pre_attn_scalar", 16)):
+    for key, wrong in (("rms_norm_eps", 1e-1), ("norm_eps", 1e-1), ("layer_norm_eps", 1e-1), ("query_pre_attn_scalar", 16)):
         if key in x:
             yield key, changed(c, **{key: wrong}), t
     if "rope_theta" in x:

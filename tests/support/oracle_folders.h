@@ -9,7 +9,7 @@
     "qwen3", "qwen3_5", "qwen3_5_tied_mtp", "lfm2", "gemma3", "gemma3_4b_rope", "olmo2", "qwen2",  \
         "llama3_rope", "llama", "smollm3", "granite", "ministral3", "exaone4", "hunyuan_dense",    \
         "phi3_longrope", "qwen3_moe", "lfm2_moe", "granite_hybrid", "falcon_h1", "gemma4",         \
-        "gemma4_full", "ernie4_5"
+        "gemma4_full", "ernie4_5", "cohere2"
 
 // The folder as it can become GGUF: itself, or, if its vocabulary does not split texts, for which
 // GGUF has no name, a copy without it in the new folder `copy`.

@@ -33,6 +33,7 @@ static const family families[] = {
     {"exaone4", OWN "exaone4", 8, false, false, 0},
     {"hunyuan", OWN "hunyuan", 0, false, false, 0},
     {"ernie4_5", OWN "ernie4_5", 0, false, false, 0},
+    {"cohere2", OWN "cohere2", 8, false, false, 0},
     {"olmo2", OWN "olmo2", 0, false, false, 0},
     {"phi3", OWN "phi3", 0, false, false, 76},
     {"qwen3 moe", OWN "qwen3moe", 0, false, false, 0},

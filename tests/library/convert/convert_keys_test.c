@@ -248,6 +248,7 @@ static const struct {
     {"exaone4", NULL, NULL},
     {"hunyuan", NULL, NULL},
     {"ernie4_5", NULL, NULL},
+    {"cohere2", NULL, NULL},
     {"phi3", NULL, NULL},
     {"phi3", "sliding_window", "6"},
     {"falcon_h1", NULL, NULL},

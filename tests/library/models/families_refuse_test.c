@@ -41,6 +41,9 @@ TEST(families_refuse_in_one_line) {
         {"{" SMALL("granite") ", \"logits_scaling\": 0}", "logits_scaling is 0, expected"},
         {"{" SMALL("minicpm") ", \"dim_model_base\": -1}", "dim_model_base is -1"},
         {"{" SMALL("exaone4") ", \"sliding_window\": -6}", "sliding_window is -6"},
+        {"{" SMALL("cohere2") ", \"sliding_window\": 0}", "sliding_window is 0, expected 1 to"},
+        {"{" SMALL("cohere2") ", \"sliding_window_pattern\": 0}", "pattern is 0, expected 1 or"},
+        {"{" SMALL("cohere2") ", \"logit_scale\": 0}", "logit_scale is 0, expected"},
         {"{" SMALL("ministral3") ", \"head_dim\": 8, \"partial_rotary_factor\": 0.5, "
                                  "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, "
                                  "\"llama_4_scaling_beta\": 0.1}}",

@@ -97,6 +97,15 @@ static const spelling spellings[] = {
      1, 0, 4, 128, 128, TERN_POOLING_NONE},
     {"{" SMALL("ernie4_5") ", \"head_dim\": null, \"rope_theta\": 3000}", "", NULL, "ernie4_5",
      "FFFFF", 0, 3000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("cohere2") "}", "model.", NULL, "cohere2", "WWWfW", 4096, 10000, 0, 1, 0, 4, 4, 4,
+     TERN_POOLING_NONE},
+    {"{" SMALL("cohere2") ", \"sliding_window\": 6, \"sliding_window_pattern\": 2, "
+                          "\"rope_theta\": 50000, \"logit_scale\": 0.3}",
+     "", NULL, "cohere2", "WfWfW", 6, 50000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
+    {"{" SMALL("cohere2") ", \"sliding_window\": 6, \"layer_types\": [\"full_attention\", "
+                          "\"sliding_attention\", \"full_attention\", \"full_attention\", "
+                          "\"sliding_attention\"]}",
+     "model.", NULL, "cohere2", "fWffW", 6, 10000, 0, 1, 0, 4, 4, 4, TERN_POOLING_NONE},
     {"{" QWEN3 ", \"num_experts\": 1}", "model.", NULL, "qwen3", "FF", 0, 10000, 0, 1, 0, 4, 4, 4,
      TERN_POOLING_NONE}, // a single expert is none
     {"{" LFM2_FIRST ", \"full_attn_idxs\": [1]}", "model.", NULL, "lfm2", "CFC", 0, 1e6, 0, 1, 0, 4,

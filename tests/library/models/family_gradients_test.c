@@ -230,6 +230,7 @@ static const struct {
                 {"hunyuan", true, NULL},
                 {"exaone4", true, NULL},
                 {"ernie4_5", true, NULL},
+                {"cohere2", true, "layer_norm"},
                 {"olmo2", true, NULL},
                 {"granite", false, NULL},
                 {"ministral3", false, NULL},
