@@ -52,7 +52,7 @@ tern_status tern_config_rope(const tern_config_source *s, const tern_config *c,
 tern_status tern_config_experts(const tern_config_source *s, tern_config *c, tern_error *err);
 // The sizes of Mamba-2 layers (mamba.c).
 tern_status tern_config_mamba(const tern_config_source *s, tern_config *c, tern_error *err);
-// The epsilon of LayerNorms; hf: the member of config.json.
+// The epsilon of LayerNorms, also of the final one, into c->rms_eps; hf: the member of config.json.
 tern_status tern_config_layer_norm_eps(const tern_config_source *s, const char *hf, tern_config *c,
                                        tern_error *err);
 // Which products have biases in a GGUF: only its tensors show it.
