@@ -178,10 +178,11 @@ typedef struct tern_train_event {
     double recall_1, recall_10; // share of held-out queries with their positive first, in the top
                                 // 10
     const char *checkpoint;     // just written, or NULL
-    // With valid_loss: the least one so far and its step. best.gguf holds the weights of that step.
+    // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless
+    // no_best is set best.gguf gets the weights of that step.
     double best_valid_loss;
     int64_t best_step;
-    bool ends_early; // the last one: early_stopping_patience has run out
+    bool ends_early; // early_stopping_patience has run out: also once if a resumed run had ended so
 } tern_train_event;
 
 // The plan of a run, reported before its first step.

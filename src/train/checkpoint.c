@@ -121,21 +121,30 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
 // The run's progress.
 typedef struct progress {
     int64_t step, n_steps, steps_in_loss, scored_in_loss;
+    tern_train_best best;
 } progress;
 
 // A checkpoint's metadata.
 static uint32_t sum_state(const progress *p, tern_str run) {
     const int64_t numbers[] = {p->step, p->n_steps, p->steps_in_loss, p->scored_in_loss};
-    return tern_crc32(tern_crc32(0, numbers, sizeof numbers), run.ptr, run.len);
+    uint32_t sum = tern_crc32(tern_crc32(0, numbers, sizeof numbers), run.ptr, run.len);
+    if (!p->best.is_known) return sum;
+    const int64_t best[] = {p->best.step, p->best.n_since};
+    return tern_crc32(tern_crc32(sum, best, sizeof best), &p->best.loss, sizeof p->best.loss);
 }
 
 static tern_status put_state(const tern_trainer *t, tern_gguf_writer *w, tern_str run) {
-    progress p = {t->step, t->desc.n_steps, t->steps_in_loss, t->scored_in_loss};
+    progress p = {t->step, t->desc.n_steps, t->steps_in_loss, t->scored_in_loss, t->best};
     TERN_TRY(tern_gguf_put_int(w, "tern.train.step", TERN_META_I64, p.step));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.n_steps", TERN_META_I64, p.n_steps));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.steps_in_loss", TERN_META_I64, p.steps_in_loss));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.scored_in_loss", TERN_META_I64, p.scored_in_loss));
     TERN_TRY(tern_gguf_put_str(w, "tern.train.run", run));
+    if (p.best.is_known) {
+        TERN_TRY(tern_gguf_put_f32(w, "tern.train.best_valid_loss", p.best.loss));
+        TERN_TRY(tern_gguf_put_int(w, "tern.train.best_step", TERN_META_I64, p.best.step));
+        TERN_TRY(tern_gguf_put_int(w, "tern.train.n_since_best", TERN_META_I64, p.best.n_since));
+    }
     return tern_gguf_put_int(w, "tern.train.state_crc32", TERN_META_U32, sum_state(&p, run));
 }
 
@@ -298,6 +307,12 @@ static tern_status read_state(const tern_trainer *t, const tern_file *file, int6
         !tern_file_meta_str(file, "tern.train.run", run))
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%s does not say which run it is of, and how far it is", file->path);
+    double loss;
+    p->best = (tern_train_best){0};
+    p->best.is_known = tern_file_meta_float(file, "tern.train.best_valid_loss", &loss) &&
+                       tern_file_meta_int(file, "tern.train.best_step", &p->best.step) &&
+                       tern_file_meta_int(file, "tern.train.n_since_best", &p->best.n_since);
+    if (p->best.is_known) p->best.loss = (float)loss;
     if (p->step != step || (int64_t)sum_state(p, *run) != sum)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of its step and settings is wrong",
                          file->path);
@@ -366,6 +381,7 @@ static tern_status load(tern_trainer *t, const tern_file *file, const tern_file 
         }
     }
     t->step = p->step;
+    t->best = p->best;
     t->steps_in_loss = (int32_t)p->steps_in_loss;
     t->scored_in_loss = p->scored_in_loss;
     tern_train_set_steps(&t->desc, t->wished_steps ? t->wished_steps : p->n_steps,
@@ -397,6 +413,25 @@ static tern_status resume_from(tern_trainer *t, int64_t step, tern_error *err) {
     if (status == TERN_OK) status = check_run(t, path, run, err);
     if (status == TERN_OK) status = load_both(t, file, &p, err);
     if (file) tern_file_close(file);
+    tern_free(path);
+    return status;
+}
+
+tern_status tern_checkpoint_check_best(tern_trainer *t, tern_error *err) {
+    char *path = tern_path_join(t->desc.out, "best.gguf");
+    tern_file *file;
+    int64_t step = -1;
+    if (!path) return tern_fail_memory(err, strlen(t->desc.out));
+    bool is_there = tern_path_look(path) != 0;
+    if (is_there && tern_file_open(&file, path, NULL) == TERN_OK) {
+        if (!tern_file_meta_int(file, "tern.train.step", &step)) step = -1;
+        tern_file_close(file);
+    }
+    tern_status status = TERN_OK;
+    if (t->best.is_known && t->best.step == t->step && t->step > 0 && !t->desc.no_best)
+        status = tern_checkpoint_write_best(t, err);
+    else if (is_there && !(t->best.is_known && step == t->best.step))
+        tern_file_remove(path);
     tern_free(path);
     return status;
 }

@@ -54,21 +54,10 @@ tern_status tern_train_log_end(tern_train_log *log, tern_error *err) {
 // ---- Opening -----------------------------------------------------------------------------------
 
 typedef struct measured {
-    uint64_t n_keep;      // bytes of the lines up to a step
-    int64_t n_dropped;    // lines after them
-    int64_t n_steps;      // of the last line
-    tern_train_best best; // of the lines up to the step
+    uint64_t n_keep;   // bytes of the lines up to a step
+    int64_t n_dropped; // lines after them
+    int64_t n_steps;   // of the last line
 } measured;
-
-// The loss of held-out text in a line of this program.
-static void take_valid(const char *line, int64_t step, tern_train_best *best) {
-    static const char key[] = "\"valid_loss\":";
-    const char *at = strstr(line, key);
-    char *end;
-    if (!at) return;
-    double loss = strtod(at + sizeof key - 1, &end);
-    if (end != at + sizeof key - 1) tern_train_best_take(best, step, loss);
-}
 
 // A line without its end was being written when the process died.
 static tern_status measure(const char *path, int64_t step, measured *m, tern_error *err) {
@@ -82,10 +71,9 @@ static tern_status measure(const char *path, int64_t step, measured *m, tern_err
         if (status != TERN_OK || !more) break;
         sscanf(tern_strbuf_text(&l.line), "{\"step\":%lld", &of);
         keeps &= of <= step && l.is_whole;
-        if (keeps) {
+        if (keeps)
             m->n_keep = l.end;
-            take_valid(tern_strbuf_text(&l.line), of, &m->best);
-        } else
+        else
             m->n_dropped++;
         if (of > m->n_steps) m->n_steps = of;
     }
@@ -111,27 +99,25 @@ static tern_status write_head(tern_train_log *log, const tern_trainer *t, bool i
 }
 
 static tern_status open_log(tern_train_log *log, const tern_trainer *t, bool keep,
-                            int64_t *n_dropped, tern_train_best *best, tern_error *err) {
+                            int64_t *n_dropped, tern_error *err) {
     measured m;
     log->path = tern_path_join(t->desc.out, "log.jsonl");
     if (!log->path) return tern_fail_memory(err, strlen(t->desc.out));
     TERN_TRY(measure(log->path, t->step, &m, err));
     *n_dropped = m.n_dropped;
     if (!keep) m.n_keep = 0;
-    if (keep) *best = m.best;
     TERN_TRY(tern_file_open_log(&log->fd, log->path, m.n_keep, false, err));
     return write_head(log, t, m.n_keep == 0, err);
 }
 
 tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, bool keep,
-                                int64_t *n_dropped, tern_train_best *best, tern_error *err) {
+                                int64_t *n_dropped, tern_error *err) {
     tern_train_log *log = tern_alloc(TERN_MEM_MISC, sizeof *log);
     *out = NULL;
     *n_dropped = 0;
-    *best = (tern_train_best){0};
     if (!log) return tern_fail_memory(err, sizeof *log);
     log->fd = -1;
-    tern_status status = open_log(log, t, keep, n_dropped, best, err);
+    tern_status status = open_log(log, t, keep, n_dropped, err);
     if (status != TERN_OK)
         tern_train_log_close(log);
     else

@@ -109,6 +109,8 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
             return tern_fail(err, TERN_ERR_ARGUMENT,
                              "train: a rate, weight decay or clip of %g cannot be trained with",
                              (double)reals[i]);
+    if (d->pairs && d->packing)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: packing is for documents, not for pairs");
     if ((unsigned)d->recipe > TERN_RECIPE_LLAMA || (unsigned)d->schedule > TERN_SCHEDULE_CONSTANT)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: there is no recipe %d or no schedule %d",
                          (int)d->recipe, (int)d->schedule);

@@ -24,6 +24,7 @@ typedef struct loop {
     tern_train_log *log; // of rank 0, else NULL
     bool failed_sum;     // of the group, in a callback
     bool stopped;        // requested by the caller
+    bool is_best;        // the weights, by the last validation, and they are to be kept
     double begun;        // seconds, when the last log line was written
     int64_t step_begun;
     tern_error *err;
@@ -334,7 +335,6 @@ static tern_status log_step(loop *l) {
     return TERN_OK;
 }
 
-// Losses are compared as the log has them, so that a resumed run decides the same.
 bool tern_train_best_take(tern_train_best *b, int64_t step, double loss) {
     bool is_best = isfinite(loss) && (!b->is_known || (float)loss < b->loss);
     b->n_since = is_best ? 0 : b->n_since + 1;
@@ -346,18 +346,25 @@ bool tern_train_best_take(tern_train_best *b, int64_t step, double loss) {
 }
 
 // Before the first step the weights are those that it began with.
-static tern_status take_best(loop *l, tern_train_event *e) {
+static void take_best(loop *l, tern_train_event *e) {
     tern_trainer *t = l->t;
     bool is_best = tern_train_best_take(&t->best, t->step, e->valid_loss);
     e->best_valid_loss = t->best.is_known ? (double)t->best.loss : NAN;
     e->best_step = t->best.step;
-    if (!is_best || t->step == 0 || t->desc.no_best || rank(t) != 0) return TERN_OK;
-    return tern_checkpoint_write_best(t, l->err);
+    l->is_best = is_best && t->step > 0 && !t->desc.no_best && rank(t) == 0;
 }
 
 static bool ends_early(const tern_trainer *t) {
     int32_t patience = t->desc.early_stopping_patience;
     return patience > 0 && t->best.is_known && t->best.n_since >= patience;
+}
+
+static void tell_end(loop *l) {
+    tern_train_event e = event_now(l->t);
+    e.best_valid_loss = (double)l->t->best.loss;
+    e.best_step = l->t->best.step;
+    e.ends_early = true;
+    tell(l, &e);
 }
 
 static tern_status log_valid(loop *l) {
@@ -375,7 +382,7 @@ static tern_status log_valid(loop *l) {
         TERN_TRY(log_ternary(l));
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
-    TERN_TRY(take_best(l, &e));
+    take_best(l, &e);
     e.ends_early = ends_early(t);
     tell(l, &e);
     l->begun += tern_seconds() - begun; // does not count as training time
@@ -431,7 +438,8 @@ static tern_status find_share(tern_trainer *t, tern_token_set *set, int64_t n_to
 // A run that scores nothing would write the weights that it began with.
 static tern_status find_shares(tern_trainer *t, tern_error *err) {
     t->share = t->valid_share = 1;
-    if (!t->assistant && !t->data_has_spans) return TERN_OK;
+    bool valid_has_spans = t->valid && tern_token_set_has_spans(t->valid);
+    if (!t->assistant && !t->data_has_spans && !valid_has_spans) return TERN_OK;
     TERN_TRY(find_share(t, t->data, SHARE_TOKENS, &t->share, err));
     if (t->valid) TERN_TRY(find_share(t, t->valid, t->desc.valid_tokens, &t->valid_share, err));
     if (t->share > 0) return TERN_OK;
@@ -484,16 +492,6 @@ static bool validates(const tern_trainer *t) {
     return t->contrastive ? tern_contrastive_validates(t) : t->valid && t->valid_share > 0;
 }
 
-// Rank 0 has the log.
-static tern_status share_best(loop *l) {
-    tern_train_best *b = &l->t->best;
-    float numbers[] = {b->loss, (float)b->step, (float)b->n_since, b->is_known};
-    for (size_t i = 0; i < 4; i++) TERN_TRY(sum_number(l, &numbers[i]));
-    if (rank(l->t) == 0) return TERN_OK;
-    *b = (tern_train_best){numbers[0], (int64_t)numbers[1], (int64_t)numbers[2], numbers[3] > 0};
-    return TERN_OK;
-}
-
 // Resumes from the newest checkpoint, or begins; then opens the log and reports the plan to the
 // caller.
 static tern_status begin(loop *l) {
@@ -514,9 +512,8 @@ static tern_status begin(loop *l) {
         return tern_fail(l->err, TERN_ERR_ARGUMENT,
                          "%s: the run is at step %lld already, beyond the %lld that were asked for",
                          t->desc.out, (long long)t->step, (long long)t->desc.n_steps);
-    if (rank(t) == 0)
-        TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, &t->best, l->err));
-    TERN_TRY(share_best(l));
+    if (rank(t) == 0) TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
+    if (rank(t) == 0 && resumed) TERN_TRY(tern_checkpoint_check_best(t, l->err));
     tern_train_info info = info_of(t);
     info.n_dropped_lines = n_dropped;
     if (t->desc.on_begin && rank(t) == 0) t->desc.on_begin(t->desc.user, &info);
@@ -529,6 +526,7 @@ static tern_status run(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
     TERN_TRY(begin(l));
+    if (ends_early(t)) tell_end(l); // a run that had ended
     if (validates(t) && t->step == 0) TERN_TRY(log_valid(l));
     while (t->step < d->n_steps && !ends_early(t)) {
         TERN_TRY(run_step(l));
@@ -541,6 +539,8 @@ static tern_status run(loop *l) {
         bool stopping = stop > 0;
         last |= ends_early(t);
         if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
+        if (l->is_best) TERN_TRY(tern_checkpoint_write_best(t, l->err));
+        l->is_best = false;
         if (stopping && !last)
             return tern_fail(l->err, TERN_ERR_CANCELLED,
                              "train: stopped after step %lld of %lld; resume goes on from there",

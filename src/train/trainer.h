@@ -65,8 +65,8 @@ typedef struct tern_slot {
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
 } tern_slot;
 
-// The least loss of held-out text, its step, and how many validations came after it. As the log
-// says it, so that a resumed run goes on with it.
+// The least loss of held-out text, its step, and how many validations came after it: part of a
+// checkpoint.
 typedef struct tern_train_best {
     float loss;
     int64_t step, n_since;
@@ -177,9 +177,9 @@ tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
 // file; the last line of a killed process may lack its end.
 typedef struct tern_train_log tern_train_log;
 // Begins a log; keep: the existing one continues after step t->step. *n_dropped: lines of later
-// steps, which the run will write again; *best: of the validations before them.
+// steps, which the run will write again.
 tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, bool keep,
-                                int64_t *n_dropped, tern_train_best *best, tern_error *err);
+                                int64_t *n_dropped, tern_error *err);
 void tern_train_log_close(tern_train_log *log); // NULL is allowed
 // A line: begin, numbers, end. Infinities and NaN become null.
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t);
@@ -202,6 +202,9 @@ tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
 // "OUT/best.gguf": the weights alone, a model or an adapter that nothing is resumed from.
 tern_status tern_checkpoint_write_best(tern_trainer *t, tern_error *err);
+// After resuming: if best.gguf is not that of t->best, which a run that went on from here has
+// replaced, it is written again, if the weights are those of the checkpoint, or else removed.
+tern_status tern_checkpoint_check_best(tern_trainer *t, tern_error *err);
 // Fails, before the first step, if the model or its tokenizer cannot be written to a checkpoint.
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err);
 // Continues from the newest checkpoint of desc->out whose checksums are right. *found is false if

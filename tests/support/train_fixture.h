@@ -84,8 +84,8 @@ static inline bool take_losses(void *user, const tern_train_event *e) {
         l->valid = e->valid_loss;
         l->best = e->best_valid_loss;
         l->best_step = e->best_step;
-        l->ends_early = e->ends_early;
     }
+    l->ends_early |= e->ends_early;
     l->step = e->step;
     return ++l->n_events != l->stop_at;
 }

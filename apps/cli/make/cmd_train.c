@@ -182,6 +182,11 @@ static const char *kept(const tern_train_desc *d, int64_t step) {
     return step == 0 ? ", before training" : d->no_best ? "" : " (best.gguf)";
 }
 
+static void print_end(const tern_train_desc *d, const tern_train_event *e) {
+    fprintf(stderr, "ends early: %.4f of step %lld was not reached again by %d validations\n",
+            e->best_valid_loss, (long long)e->best_step, (int)d->early_stopping_patience);
+}
+
 // One line that is overwritten on a terminal; validation and checkpoints stay.
 static bool print_event(void *user, const tern_train_event *e) {
     reporter *r = user;
@@ -199,9 +204,9 @@ static bool print_event(void *user, const tern_train_event *e) {
             fprintf(stderr, "; it was %.4f at step %lld%s", e->best_valid_loss,
                     (long long)e->best_step, kept(r->desc, e->best_step));
         fputc('\n', stderr);
-        if (e->ends_early)
-            fprintf(stderr, "ends early: the last %d validations were no better\n",
-                    (int)r->desc->early_stopping_patience);
+        if (e->ends_early) print_end(r->desc, e);
+    } else if (e->ends_early) {
+        print_end(r->desc, e);
     } else {
         print_time(r, e);
         fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %s",

@@ -32,25 +32,27 @@ void tern_stream_close(tern_stream *s);
 #define TERN_DOCUMENT_MAX   ((size_t)8 << 20)  // bytes; longer ones are cut at the end of a line
 #define TERN_DATA_VALUE_MAX ((size_t)64 << 20) // bytes of a line of JSON, or of an array's element
 
-typedef struct tern_pieces_desc {
+typedef struct tern_data_pieces_desc {
     const char *path;         // it and the separators must outlive the pieces
     bool is_json;             // lines or an array of JSON, else text
     tern_str separator, crlf; // between documents of text; in a file whose lines end in CRLF
-} tern_pieces_desc;
-typedef struct tern_pieces_info {
+} tern_data_pieces_desc;
+typedef struct tern_data_pieces_info {
     uint64_t line, element; // of the last piece, from 1; element 0: it is none of an array
     uint64_t n_bytes;       // so far, after unpacking
     uint32_t crc32;         // of these
     bool is_undivided;      // text, without a separator so far
-} tern_pieces_info;
-typedef struct tern_pieces tern_pieces;
-tern_status tern_pieces_open(tern_pieces **out, const tern_pieces_desc *desc, tern_error *err);
-void tern_pieces_close(tern_pieces *p); // NULL is allowed
+} tern_data_pieces_info;
+typedef struct tern_data_pieces tern_data_pieces;
+tern_status tern_data_pieces_open(tern_data_pieces **out, const tern_data_pieces_desc *desc,
+                                  tern_error *err);
+void tern_data_pieces_close(tern_data_pieces *p); // NULL is allowed
 // The next piece, without what ends it, perhaps empty; valid until the next call. *more = false:
 // there is none.
-tern_status tern_pieces_next(tern_pieces *p, tern_str *piece, bool *more, tern_error *err);
-const tern_pieces_info *tern_pieces_get_info(const tern_pieces *p);
-double tern_pieces_fraction(const tern_pieces *p); // share of the file read, 0..1
+tern_status tern_data_pieces_next(tern_data_pieces *p, tern_str *piece, bool *more,
+                                  tern_error *err);
+const tern_data_pieces_info *tern_data_pieces_get_info(const tern_data_pieces *p);
+double tern_data_pieces_fraction(const tern_data_pieces *p); // share of the file read, 0..1
 // Where text longer than TERN_DOCUMENT_MAX is cut: after a line, else after a character.
 size_t tern_document_cut(const char *text);
 

@@ -261,9 +261,13 @@ static void drop_end(const builder *b, job *j) {
     tern_ids *ids = &j->ids;
     if (ids->n == 0 || ids->ids[0] != b->shard.end_id) return;
     memmove(ids->ids, ids->ids + 1, --ids->n * sizeof *ids->ids);
-    for (size_t i = 0; i < j->spans.n; i++) { // no message begins before the BOS
-        j->spans.list[i].first--;
-        j->spans.list[i].end--;
+    size_t n = j->spans.n;
+    j->spans.n = 0;
+    for (size_t i = 0; i < n; i++) { // one may have begun with that token, or had nothing else
+        tern_token_span s = j->spans.list[i];
+        s.first -= s.first > 0;
+        s.end--;
+        if (s.first < s.end) j->spans.list[j->spans.n++] = s;
     }
 }
 

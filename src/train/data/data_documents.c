@@ -23,7 +23,7 @@ struct tern_documents {
     tern_document_source adding;            // but for its path
     char *separator, *field;
     tern_strbuf crlf;          // the separator in a file whose lines end so
-    tern_pieces *pieces;       // of sources[at], NULL: not open
+    tern_data_pieces *pieces;  // of sources[at], NULL: not open
     tern_document_place place; // of the last document
     bool is_json;
     tern_json_doc json;  // of the line that was returned last
@@ -132,7 +132,7 @@ void tern_documents_close(tern_documents *d) {
     tern_free(d->separator);
     tern_strbuf_free(&d->crlf);
     tern_free(d->field);
-    tern_pieces_close(d->pieces);
+    tern_data_pieces_close(d->pieces);
     tern_json_free(&d->json);
     tern_data_chat_free(&d->chat);
     tern_free(d);
@@ -143,7 +143,7 @@ const tern_document_source *tern_documents_source(const tern_documents *d, size_
     return &d->sources[i];
 }
 double tern_documents_fraction(const tern_documents *d) {
-    double inside = d->pieces ? tern_pieces_fraction(d->pieces) : 0;
+    double inside = d->pieces ? tern_data_pieces_fraction(d->pieces) : 0;
     return ((double)d->at + inside) / (double)d->n_sources;
 }
 
@@ -212,21 +212,21 @@ static tern_status read_line(tern_documents *d, tern_str line, tern_document *ou
 static tern_status open_source(tern_documents *d, tern_error *err) {
     const char *path = d->sources[d->at].path;
     d->is_json = is_json_name(path);
-    tern_pieces_desc desc = {.path = path,
-                             .is_json = d->is_json,
-                             .separator = {d->separator, strlen(d->separator)},
-                             .crlf = {tern_strbuf_text(&d->crlf), d->crlf.len}};
-    return tern_pieces_open(&d->pieces, &desc, err);
+    tern_data_pieces_desc desc = {.path = path,
+                                  .is_json = d->is_json,
+                                  .separator = {d->separator, strlen(d->separator)},
+                                  .crlf = {tern_strbuf_text(&d->crlf), d->crlf.len}};
+    return tern_data_pieces_open(&d->pieces, &desc, err);
 }
 
 static tern_status close_source(tern_documents *d, tern_error *err) {
     tern_document_source *source = &d->sources[d->at++];
-    const tern_pieces_info *info = tern_pieces_get_info(d->pieces);
+    const tern_data_pieces_info *info = tern_data_pieces_get_info(d->pieces);
     bool same = source->n_bytes == info->n_bytes && source->crc32 == info->crc32;
     source->n_bytes = info->n_bytes;
     source->crc32 = info->crc32;
     source->is_undivided = info->is_undivided;
-    tern_pieces_close(d->pieces);
+    tern_data_pieces_close(d->pieces);
     d->pieces = NULL;
     if (same || !d->is_again) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "%s: was changed while it was read", source->path);
@@ -234,7 +234,7 @@ static tern_status close_source(tern_documents *d, tern_error *err) {
 
 static tern_status read_piece(tern_documents *d, tern_str piece, tern_document *out,
                               tern_error *err) {
-    const tern_pieces_info *info = tern_pieces_get_info(d->pieces);
+    const tern_data_pieces_info *info = tern_data_pieces_get_info(d->pieces);
     d->place = (tern_document_place){d->at, info->line, info->element};
     *out = (tern_document){.place = d->place, .text = trim(piece)};
     if (out->text.len && d->is_json) TERN_TRY(read_line(d, out->text, out, err));
@@ -243,7 +243,7 @@ static tern_status read_piece(tern_documents *d, tern_str piece, tern_document *
 }
 
 void tern_documents_rewind(tern_documents *d, double weight) {
-    tern_pieces_close(d->pieces);
+    tern_data_pieces_close(d->pieces);
     d->pieces = NULL;
     d->rest = (tern_str){0};
     d->at = 0;
@@ -266,7 +266,7 @@ tern_status tern_documents_next(tern_documents *d, tern_document *out, bool *mor
             continue;
         }
         if (!d->pieces) TERN_TRY(open_source(d, err));
-        TERN_TRY(tern_pieces_next(d->pieces, &piece, more, err));
+        TERN_TRY(tern_data_pieces_next(d->pieces, &piece, more, err));
         if (!*more) {
             TERN_TRY(close_source(d, err));
             continue;

@@ -14,8 +14,8 @@
 
 #define READ_BYTES ((size_t)256 << 10)
 
-struct tern_pieces {
-    tern_pieces_desc desc;
+struct tern_data_pieces {
+    tern_data_pieces_desc desc;
     tern_str end; // of a piece
     tern_stream *stream;
     char *buffer;                       // [from, n) is unused
@@ -25,11 +25,12 @@ struct tern_pieces {
     int depth; // of brackets in the element, at `searched`
     bool in_string, escaped;
     uint64_t n_lines; // that ended before `from`, in an array
-    tern_pieces_info info;
+    tern_data_pieces_info info;
 };
 
-tern_status tern_pieces_open(tern_pieces **out, const tern_pieces_desc *desc, tern_error *err) {
-    tern_pieces *p = tern_alloc(TERN_MEM_FILE, sizeof *p);
+tern_status tern_data_pieces_open(tern_data_pieces **out, const tern_data_pieces_desc *desc,
+                                  tern_error *err) {
+    tern_data_pieces *p = tern_alloc(TERN_MEM_FILE, sizeof *p);
     *out = NULL;
     if (!p) return tern_fail_memory(err, sizeof *p);
     p->desc = *desc;
@@ -39,30 +40,34 @@ tern_status tern_pieces_open(tern_pieces **out, const tern_pieces_desc *desc, te
     if (status == TERN_OK)
         *out = p;
     else
-        tern_pieces_close(p);
+        tern_data_pieces_close(p);
     return status;
 }
 
-void tern_pieces_close(tern_pieces *p) {
+void tern_data_pieces_close(tern_data_pieces *p) {
     if (!p) return;
     tern_stream_close(p->stream);
     tern_free(p->buffer);
     tern_free(p);
 }
 
-const tern_pieces_info *tern_pieces_get_info(const tern_pieces *p) { return &p->info; }
-double tern_pieces_fraction(const tern_pieces *p) { return tern_stream_fraction(p->stream); }
+const tern_data_pieces_info *tern_data_pieces_get_info(const tern_data_pieces *p) {
+    return &p->info;
+}
+double tern_data_pieces_fraction(const tern_data_pieces *p) {
+    return tern_stream_fraction(p->stream);
+}
 
 // ---- Bytes --------------------------------------------------------------------------------------
 
 // The first line of a text says how its lines end, and so how the separator is written in it.
-static void look_at_line(tern_pieces *p) {
+static void look_at_line(tern_data_pieces *p) {
     const char *newline = memchr(p->buffer, '\n', p->n);
     if (!p->desc.is_json && newline && newline > p->buffer && newline[-1] == '\r')
         p->end = p->desc.crlf;
 }
 
-static tern_status read_more(tern_pieces *p, tern_error *err) {
+static tern_status read_more(tern_data_pieces *p, tern_error *err) {
     size_t n;
     if (p->from > 0) { // move the rest to the front
         memmove(p->buffer, p->buffer + p->from, p->n - p->from);
@@ -81,7 +86,7 @@ static tern_status read_more(tern_pieces *p, tern_error *err) {
     return TERN_OK;
 }
 
-static tern_status fail(const tern_pieces *p, const char *what, tern_error *err) {
+static tern_status fail(const tern_data_pieces *p, const char *what, tern_error *err) {
     if (p->info.element)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: element %llu, line %llu: %s", p->desc.path,
                          (unsigned long long)p->info.element, (unsigned long long)p->info.line,
@@ -99,13 +104,13 @@ size_t tern_document_cut(const char *text) {
     return n ? n : TERN_DOCUMENT_MAX;
 }
 
-static void take(tern_pieces *p, size_t length, size_t n_end, tern_str *piece) {
+static void take(tern_data_pieces *p, size_t length, size_t n_end, tern_str *piece) {
     *piece = (tern_str){p->buffer + p->from, length};
     p->from += length + n_end;
     p->searched = p->from;
 }
 
-static tern_status next_divided(tern_pieces *p, tern_str *piece, bool *more, tern_error *err) {
+static tern_status next_divided(tern_data_pieces *p, tern_str *piece, bool *more, tern_error *err) {
     for (*more = true;;) {
         const char *end = p->end.ptr; // known after the first read
         size_t n = p->n - p->searched, n_end = p->end.len;
@@ -134,7 +139,7 @@ static tern_status next_divided(tern_pieces *p, tern_str *piece, bool *more, ter
 // ---- An array -----------------------------------------------------------------------------------
 
 // The next byte that is not white space, which stays; 0: there is none.
-static tern_status look(tern_pieces *p, char *c, tern_error *err) {
+static tern_status look(tern_data_pieces *p, char *c, tern_error *err) {
     for (;;) {
         for (; p->from < p->n; p->from++) {
             *c = p->buffer[p->from];
@@ -152,7 +157,7 @@ static tern_status look(tern_pieces *p, char *c, tern_error *err) {
 }
 
 // Whether the element ends before this byte.
-static bool ends_at(tern_pieces *p, char c) {
+static bool ends_at(tern_data_pieces *p, char c) {
     if (p->escaped) {
         p->escaped = false;
     } else if (p->in_string) {
@@ -172,7 +177,7 @@ static bool ends_at(tern_pieces *p, char c) {
 }
 
 // The bytes of an element, whether it is JSON or not.
-static tern_status take_element(tern_pieces *p, tern_str *piece, tern_error *err) {
+static tern_status take_element(tern_data_pieces *p, tern_str *piece, tern_error *err) {
     p->depth = 0;
     p->in_string = p->escaped = false;
     for (;;) {
@@ -189,7 +194,7 @@ static tern_status take_element(tern_pieces *p, tern_str *piece, tern_error *err
     }
 }
 
-static tern_status end_array(tern_pieces *p, bool *more, tern_error *err) {
+static tern_status end_array(tern_data_pieces *p, bool *more, tern_error *err) {
     char c;
     *more = false;
     p->from++;
@@ -199,7 +204,7 @@ static tern_status end_array(tern_pieces *p, bool *more, tern_error *err) {
     return c ? fail(p, "text after the end of the array", err) : TERN_OK;
 }
 
-static tern_status next_element(tern_pieces *p, tern_str *piece, bool *more, tern_error *err) {
+static tern_status next_element(tern_data_pieces *p, tern_str *piece, bool *more, tern_error *err) {
     char c;
     *more = true;
     TERN_TRY(look(p, &c, err));
@@ -218,7 +223,7 @@ static tern_status next_element(tern_pieces *p, tern_str *piece, bool *more, ter
 
 // ---- Either -------------------------------------------------------------------------------------
 
-static tern_status find_bracket(tern_pieces *p, tern_error *err) {
+static tern_status find_bracket(tern_data_pieces *p, tern_error *err) {
     char c;
     TERN_TRY(look(p, &c, err));
     p->is_array = c == '[';
@@ -229,7 +234,8 @@ static tern_status find_bracket(tern_pieces *p, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_pieces_next(tern_pieces *p, tern_str *piece, bool *more, tern_error *err) {
+tern_status tern_data_pieces_next(tern_data_pieces *p, tern_str *piece, bool *more,
+                                  tern_error *err) {
     if (p->desc.is_json && !p->is_array_known) TERN_TRY(find_bracket(p, err));
     return p->is_array ? next_element(p, piece, more, err) : next_divided(p, piece, more, err);
 }
