@@ -111,12 +111,14 @@ class ImageEncoder:
         return ImageTokens(Handle(tokens, lib.tern_image_tokens_close, self._model)) if tokens else None
 
     def __await__(self) -> Generator[Any, None, ImageTokens]:
-        while True:
-            tokens = self.poll()
-            if tokens:
-                self.close()
-                return tokens
-            yield from asyncio.sleep(0).__await__()
+        try:
+            while True:
+                tokens = self.poll()
+                if tokens:
+                    return tokens
+                yield from asyncio.sleep(0).__await__()
+        finally:  # also of a task that is cancelled
+            self.close()
 
     def close(self) -> None:
         """Cancels it, if it is not done."""

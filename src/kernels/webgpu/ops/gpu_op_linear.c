@@ -216,9 +216,8 @@ static tile groups_tile(const tern_plan *p, const outputs *o, gpu_codes c, uint3
     return best;
 }
 
-// In groups each block of columns is scaled by itself, which matrix units cannot do. Where tiles of
-// 32 rows leave a core less than two workgroups, four times as many small ones hide more of each
-// other's waiting (docs/notebook/webgpu.md).
+// Byte products where matrix units do not pay (takes_groups). Where tiles of 32 rows leave a core
+// less than two workgroups, four times as many small ones hide more of each other's waiting.
 static tile tile_of(const tern_plan *p, const outputs *o, size_t variant) {
     tile t = {.kernel = GPU_GEMM,
               .tokens = tile_counts[variant].tokens,

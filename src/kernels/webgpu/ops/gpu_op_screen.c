@@ -222,9 +222,14 @@ static tern_status open_copy(tern_plan *p, tern_error *err) {
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,
                            tern_error *err) {
     p->screened = w;
-    TERN_TRY(open_copy(p, err));
-    if (p->chunk_rows >= GPU_SCREEN_ROWS) add_many(p, x, each);
     p->screened_few = rows_of_few(p);
+    bool screens_many = p->chunk_rows >= GPU_SCREEN_ROWS;
+    if (!screens_many && p->screened_few == 0) {
+        p->screened = NULL;
+        return TERN_OK;
+    }
+    TERN_TRY(open_copy(p, err));
+    if (screens_many) add_many(p, x, each);
     if (p->screened_few > 0) add_few(p, x, each);
     return TERN_OK;
 }

@@ -3,8 +3,9 @@
 // greatest; the logits of the few others are computed as ever. The results have the same bits.
 //
 // Up to eight rows take as long as reading the head does, and the copy is half as long; for many
-// rows it saves arithmetic, too. It is made only on demand since it takes half the memory of an F16
-// head, and sampling gains nothing by it. Without memory for it everything goes on as before.
+// rows it saves arithmetic, too. It is made only on demand since it takes a byte a weight, half the
+// memory of an F16 head and more than one of codes has, and sampling gains nothing by it. Without
+// memory for it everything goes on as before.
 #include "kernels/webgpu/run/gpu_instance.h"
 
 #define STORAGE   (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)

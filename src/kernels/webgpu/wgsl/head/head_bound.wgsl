@@ -20,6 +20,10 @@
 // and as |L| <= 64 and L is X where H is zero, the |products| are up to 3 |w'| |x'|. For few rows a
 // thread's 128 H + L is exact, then a float, and 32 threads' are added up: m = 9. Together less
 // than (n / 8 + 64) u, and what high and low below lose is less than 8 u; G is (n / 8 + 128) u.
+// In wide_float.wgsl a product of codes passes through the 16 fma of its quarter, eight additions for
+// each of n / 2048 blocks, rounded up, and those of at most 8 + n / 64 threads: m is less than 64 + n / 25.
+// With minima x is multiplied with two numbers for each weight, so |w| is the length of the sums of
+// their sizes (wide_head_copy.wgsl), which is no less.
 // Numbers too small to be squared are covered by the 2^-50 that each length has more. A device may
 // take numbers below 2^-126 for zero, and a step times a unit is multiplied with less than 2^39:
 // 2^-80 is more.
