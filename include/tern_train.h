@@ -30,7 +30,7 @@ extern "C" {
 // ---- Text to train on --------------------------------------------------------------------------
 
 typedef struct tern_data_source {
-    // Files and folders (their .txt, .jsonl and .json files, in the order of their names); also
+    // Files and folders (their .txt, .jsonl and, with arrays, .json files, by name); also
     // with .gz. JSON: an object per line or an array of objects, with the text as `field` or a
     // conversation (tern_data_shape). Everything else is text with `separator` between documents.
     const char *const *paths;

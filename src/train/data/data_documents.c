@@ -2,8 +2,9 @@
 //
 // A file whose name ends in .jsonl or .json has JSON objects, one per line or as an array: the text
 // of one is in a field, or it is a conversation of some shape (data_chats.c). Every other file is
-// text, in which a separator stands between documents. In a folder the files .txt, .jsonl and .json
-// are read. All may be compressed (.gz). White space around a document is dropped.
+// text, in which a separator stands between documents. In a folder the files .txt, .jsonl and, if
+// they hold arrays, .json are read. All may be compressed (.gz). White space around a document is
+// dropped.
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -58,13 +59,29 @@ static tern_status add_file(tern_documents *d, const char *path, tern_error *err
     return TERN_OK;
 }
 
+// Other .json files of a folder describe something: a tokenizer, a package.
+static bool holds_array(const char *path) {
+    tern_stream *s;
+    char some[256];
+    size_t n = 0, at = 0;
+    if (tern_stream_open(&s, path, NULL) != TERN_OK) return true; // reading it says why
+    bool is_read = tern_stream_read(s, some, sizeof some, &n, NULL) == TERN_OK;
+    tern_stream_close(s);
+    if (n >= 3 && memcmp(some, "\xef\xbb\xbf", 3) == 0) at = 3;
+    while (at < n && strchr(" \t\r\n", some[at])) at++;
+    return !is_read || (at < n && some[at] == '[');
+}
+
+static bool is_taken(const char *path, int depth) {
+    if (depth == 0 || is_text_name(path)) return true;
+    return is_json_name(path) && (!tern_str_ends(without_gz(path), ".json") || holds_array(path));
+}
+
 static tern_status add_path(tern_documents *d, const char *path, int depth, tern_error *err) {
     tern_path_kind kind = tern_path_look(path);
     if (kind == TERN_PATH_NONE)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (kind != TERN_PATH_FOLDER)
-        return depth == 0 || is_json_name(path) || is_text_name(path) ? add_file(d, path, err)
-                                                                      : TERN_OK;
+    if (kind != TERN_PATH_FOLDER) return is_taken(path, depth) ? add_file(d, path, err) : TERN_OK;
     if (depth == DEPTH_MAX)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: more than %d folders deep", path,
                          DEPTH_MAX);

@@ -208,6 +208,30 @@ TEST(documents_of_a_folder_come_in_the_order_of_names) {
     CHECK(strstr(err.message, "none.txt: cannot be opened"));
 }
 
+// Beside texts may lie what belongs to a model or a package. Seen to fail: with all .json files
+// taken.
+TEST(documents_of_a_folder_are_not_its_tokenizer) {
+    static const char *const files[][2] = {{"a.json", " \n[{\"text\": \"in an array\"}]"},
+                                           {"b.jsonl", "{\"text\": \"in a line\"}\n"},
+                                           {"package.json", "{\n  \"text\": 1\n}\n"},
+                                           {"tokenizer.json", "{\"model\": {}}"}};
+    char folder[300], path[400];
+    snprintf(folder, sizeof folder, "%s", test_tmp("mixed"));
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i][0]);
+        test_write(path, files[i][1], strlen(files[i][1]));
+    }
+    const char *paths[] = {folder};
+    tern_data_source source = {.paths = paths, .n_paths = 1};
+    tern_strbuf got = {0};
+    tern_error err = {0};
+    REQUIRE_OK(list(&source, &got, &err), err);
+    CHECK_MSG(strcmp(tern_strbuf_text(&got), "[in an array][in a line]") == 0, "%s",
+              tern_strbuf_text(&got));
+    tern_strbuf_free(&got);
+}
+
 TEST(documents_that_are_too_long_are_cut_after_a_line) {
     size_t n = TERN_DOCUMENT_MAX * 5 / 2, n_pieces = 0, n_total = 0;
     char *text = malloc(n);
