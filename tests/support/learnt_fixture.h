@@ -25,12 +25,6 @@ static inline path path_of(const char *folder, const char *name) {
     return p;
 }
 
-static inline void write_text(const char *to, const char *text) {
-    FILE *f = fopen(to, "wb");
-    CHECK(f != NULL);
-    if (f) fputs(text, f), fclose(f);
-}
-
 typedef struct speaker {
     tern_file *file;
     tern_tokenizer *tokenizer;
@@ -69,11 +63,12 @@ static inline path make_tokenizer(const char *template) {
     folder.text[strlen(folder.text) - 1] = text.text[strlen(text.text) - 1] = 0;
     const char *source = text.text;
     tern_error err = {0};
-    write_text(text.text, "rain in Ulm, no rain in Ulm, it says none; be brief, hi there");
+    static const char words[] = "rain in Ulm, no rain in Ulm, it says none; be brief, hi there";
+    test_write(text.text, words, sizeof words - 1);
     tern_data_tokenizer_desc desc = {.source = {.paths = &source, .n_paths = 1}, .n_vocab = 280};
     tern_status status = tern_data_tokenizer(folder.text, &desc, NULL, &err);
     CHECK_MSG(status == TERN_OK, "%s", err.message);
-    write_text(path_of(folder.text, "chat_template.jinja").text, template);
+    test_write(path_of(folder.text, "chat_template.jinja").text, template, strlen(template));
     return folder;
 }
 

@@ -302,6 +302,22 @@ bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const 
     return true;
 }
 
+tern_status tern_config_window_layers(const tern_config_source *s, tern_config *c, const char *key,
+                                      int64_t every, bool first, tern_error *err) {
+    static const char gguf[] = "attention.sliding_window_pattern"; // flags, or the period
+    bool found;
+    unsigned allowed = 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW;
+    TERN_TRY(tern_config_layer_types(s, c, allowed, &found, err));
+    if (found || tern_config_layer_flags(s, c, gguf, TERN_LAYER_WINDOW)) return TERN_OK;
+    tern_config_int(s, gguf, key, &every);
+    if (every < 1)
+        return tern_fail(err, TERN_ERR_FORMAT, "config: %s is %" PRId64 ", expected 1 or more", key,
+                         every);
+    for (int64_t i = 0; i < c->n_layers; i++)
+        c->layers[i] = (first ? i : i + 1) % every ? TERN_LAYER_WINDOW : TERN_LAYER_FULL;
+    return TERN_OK;
+}
+
 // ---- Fields that need thought ------------------------------------------------------------------
 
 bool tern_act_from_name(tern_str name, tern_act_kind *out) {

@@ -37,6 +37,11 @@ tern_status tern_config_layer_types(const tern_config_source *s, tern_config *c,
 // no such array.
 bool tern_config_layer_flags(const tern_config_source *s, tern_config *c, const char *gguf,
                              tern_layer_kind kind);
+// Layers with a window between those with full attention, from layer_types of config.json, flags of
+// GGUF, or a period of layers, whose HF key is `key`, by default `every`. The last of each period
+// is full, or the first.
+tern_status tern_config_window_layers(const tern_config_source *s, tern_config *c, const char *key,
+                                      int64_t every, bool first, tern_error *err);
 // An array of flags in GGUF, one per layer. False: none.
 bool tern_config_flags(const tern_config_source *s, const char *gguf, int64_t n, uint8_t *flags);
 // One window for all layers, into c->n_window; 0: none. `otherwise`: if config.json lacks the

@@ -26,19 +26,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 #define FLAGS   "attention.sliding_window_pattern" // a number as PATTERN, or a flag per layer
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
-    bool found;
-    int64_t every = PATTERN;
-    unsigned allowed = 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW;
-    TERN_TRY(tern_config_layer_types(s, c, allowed, &found, err));
-    if (found || tern_config_layer_flags(s, c, FLAGS, TERN_LAYER_WINDOW)) return TERN_OK;
-    tern_config_int(s, FLAGS, "sliding_window_pattern", &every);
-    if (every < 1)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "config: sliding_window_pattern is %" PRId64 ", expected 1 or more",
-                         every);
-    for (int64_t i = 0; i < c->n_layers; i++)
-        c->layers[i] = (i + 1) % every ? TERN_LAYER_WINDOW : TERN_LAYER_FULL;
-    return TERN_OK;
+    return tern_config_window_layers(s, c, "sliding_window_pattern", PATTERN, false, err);
 }
 
 static tern_status read_window(const tern_config_source *s, tern_config *c, tern_error *err) {

@@ -56,22 +56,9 @@ static bool has_dense(const tern_config *c) { return c->n_dense > 0; }
 #define PATTERN    6 // by default, each 6th layer has full attention
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
-    bool found;
     int64_t pattern = PATTERN;
-    unsigned allowed = 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW;
-    TERN_TRY(tern_config_layer_types(s, c, allowed, &found, err));
-    if (found ||
-        tern_config_layer_flags(s, c, "attention.sliding_window_pattern", TERN_LAYER_WINDOW))
-        return TERN_OK;
-    if (!tern_config_int(s, "attention.sliding_window_pattern", "sliding_window_pattern", &pattern))
-        tern_config_int(s, NULL, "_sliding_window_pattern", &pattern);
-    if (pattern < 1)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "config: sliding_window_pattern is %" PRId64 ", expected 1 or more",
-                         pattern);
-    for (int64_t i = 0; i < c->n_layers; i++)
-        c->layers[i] = (i + 1) % pattern == 0 ? TERN_LAYER_FULL : TERN_LAYER_WINDOW;
-    return TERN_OK;
+    tern_config_int(s, NULL, "_sliding_window_pattern", &pattern);
+    return tern_config_window_layers(s, c, "sliding_window_pattern", pattern, false, err);
 }
 
 // The scale of scores is 1 / sqrt(query_pre_attn_scalar). GGUF has no key for it that all programs

@@ -38,21 +38,7 @@ static tern_status build(tern_graph *g, const tern_config *c, tern_error *err) {
 #define WINDOW_MAX (INT32_MAX / 2)
 
 static tern_status read_layers(const tern_config_source *s, tern_config *c, tern_error *err) {
-    bool found;
-    int64_t period = PERIOD;
-    unsigned allowed = 1u << TERN_LAYER_FULL | 1u << TERN_LAYER_WINDOW;
-    TERN_TRY(tern_config_layer_types(s, c, allowed, &found, err));
-    if (found ||
-        tern_config_layer_flags(s, c, "attention.sliding_window_pattern", TERN_LAYER_WINDOW))
-        return TERN_OK;
-    tern_config_int(s, "attention.sliding_window_pattern", "global_attn_every_n_layers", &period);
-    if (period < 1)
-        return tern_fail(err, TERN_ERR_FORMAT,
-                         "config: global_attn_every_n_layers is %" PRId64 ", expected 1 or more",
-                         period);
-    for (int64_t i = 0; i < c->n_layers; i++)
-        c->layers[i] = i % period == 0 ? TERN_LAYER_FULL : TERN_LAYER_WINDOW;
-    return TERN_OK;
+    return tern_config_window_layers(s, c, "global_attn_every_n_layers", PERIOD, true, err);
 }
 
 static tern_status refuse_biases(const tern_config_source *s, tern_error *err) {

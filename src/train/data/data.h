@@ -82,6 +82,8 @@ void tern_data_chat_free(tern_data_chat *chat);
 
 // ---- What is scored of them ---------------------------------------------------------------------
 
+// How many of the first tokens are the same.
+size_t tern_ids_n_common(const tern_ids *a, const tern_ids *b);
 // The tokens that assistants say (data_assistant.c).
 typedef struct tern_assistant tern_assistant;
 // Finds in the chat template the mark before an answer.

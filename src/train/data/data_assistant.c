@@ -30,7 +30,7 @@ static tern_status render(const tern_file *file, const tern_tokenizer *t, tern_s
     return status;
 }
 
-static size_t n_common(const tern_ids *a, const tern_ids *b) {
+size_t tern_ids_n_common(const tern_ids *a, const tern_ids *b) {
     size_t n = 0;
     while (n < a->n && n < b->n && a->ids[n] == b->ids[n]) n++;
     return n;
@@ -51,9 +51,9 @@ static tern_status find_mark(tern_assistant *s, const tern_strbuf *question,
         status = tern_tokenizer_encode(t, tern_strbuf_text(both), both->len, TERN_TOKENIZE_SPECIAL,
                                        &s->with, err);
     if (status == TERN_OK) {
-        s->n_before = n_common(&before, &mark);
+        s->n_before = tern_ids_n_common(&before, &mark);
         s->n_mark = mark.n - s->n_before;
-        size_t same = n_common(&mark, &s->with);
+        size_t same = tern_ids_n_common(&mark, &s->with);
         s->n_space = same == mark.n ? s->with.n - same : 0;
         if (same != mark.n || s->n_mark == 0)
             status = tern_fail(err, TERN_ERR_UNSUPPORTED,

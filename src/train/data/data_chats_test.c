@@ -11,7 +11,7 @@ static tern_status learn(const path *tokenizer, const char *line, const char *en
     path text = path_of(test_tmp("learnt"), "chat.jsonl"), folder, shard;
     const char *source = text.text;
     mkdir(test_tmp("learnt"), 0777);
-    write_text(source, line);
+    test_write(source, line, strlen(line));
     folder = path_of(test_tmp("learnt"), "shards");
     shard = path_of(folder.text, "train-00000.tern");
     tern_data_build_desc desc = {.source = {.paths = &source, .n_paths = 1},

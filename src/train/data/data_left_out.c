@@ -85,12 +85,6 @@ static tern_status encode(const tern_left_out *l, const tern_json_doc *doc, cons
 
 // ---- What differs -------------------------------------------------------------------------------
 
-static size_t n_same_before(const tern_ids *a, const tern_ids *b) {
-    size_t n = 0;
-    while (n < a->n && n < b->n && a->ids[n] == b->ids[n]) n++;
-    return n;
-}
-
 static size_t n_same_after(const tern_ids *a, const tern_ids *b) {
     size_t n = 0;
     while (n < a->n && n < b->n && a->ids[a->n - 1 - n] == b->ids[b->n - 1 - n]) n++;
@@ -108,7 +102,7 @@ static tern_status find_text(const tern_left_out *l, const tern_json_doc *doc, u
         const variant v = {.message = message, .text = texts[i]};
         status = encode(l, doc, &v, &other, &why);
         if (status != TERN_OK) break;
-        size_t before = n_same_before(ids, &other), after = n_same_after(ids, &other);
+        size_t before = tern_ids_n_common(ids, &other), after = n_same_after(ids, &other);
         if (before < n_before) n_before = before;
         if (after < n_after) n_after = after;
     }
@@ -134,8 +128,9 @@ static tern_status find_begin(const tern_left_out *l, const tern_json_doc *doc, 
     tern_status status = encode(l, doc, &v, &before, err);
     v.asks = true;
     if (status == TERN_OK) status = encode(l, doc, &v, &asked, err);
-    size_t n_shared = n_same_before(ids, &asked);
-    if (status == TERN_OK && n_shared >= n_same_before(&before, &asked) && n_shared < span->first)
+    size_t n_shared = tern_ids_n_common(ids, &asked);
+    if (status == TERN_OK && n_shared >= tern_ids_n_common(&before, &asked) &&
+        n_shared < span->first)
         span->first = n_shared;
     tern_free(asked.ids);
     tern_free(before.ids);
