@@ -28,6 +28,12 @@
 //                                      du = G^T B, dB = G u, dC = S dy, dx = dt du + D dy
 //                                      with q = e^(A dt) sum (G * S_(t-1)):
 //                                      ddt = du . x + A q,  dA += dt q,  dD += dy . x
+//   delta net     per head, k and q divided by their lengths, e = e^g, u = v - e S_(t-1)^T k:
+//                 S_t = e S_(t-1) + k (beta u)^T,  y = S_t^T q
+//                                      G = q dy^T + what row t + 1 left,  dq = S_t dy,
+//                                      dbeta = k^T G u,  dv = beta G^T k,
+//                                      dk = beta G u - e S_(t-1) dv,  G -= k dv^T,
+//                                      dg = e sum (G * S_(t-1)), and e G is left to row t - 1
 //   pool          v = mean of n rows   dx = dv / n; of the last or first row: dx = dv there, else 0
 //   quantize, ternarize: dx = dy       (straight through)
 #include <stdio.h>
@@ -102,9 +108,9 @@ static tern_status without_cap(tern_graph *g, size_t *i, tern_error *err) {
     return follow(g, i, (tern_node){.op = TERN_OP_CAP, .soft_cap = cap, .n_in = 1}, err);
 }
 
-// A state space, likewise, begins each document with zeros.
+// A state space and a delta net, likewise, begin each document with zeros.
 static void without_state(tern_node *n) {
-    n->op = TERN_OP_SSM_SEQ;
+    n->op = n->op == TERN_OP_SSM ? TERN_OP_SSM_SEQ : TERN_OP_DELTA_NET_SEQ;
     n->n_in = 5;
 }
 
@@ -180,7 +186,7 @@ static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
         if (n->op == TERN_OP_ATTENTION) TERN_TRY(without_cache(g, n, err));
         if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
         if (n->op == TERN_OP_MUL) becomes_glu(g, n);
-        if (n->op == TERN_OP_SSM) without_state(n);
+        if (n->op == TERN_OP_SSM || n->op == TERN_OP_DELTA_NET) without_state(n);
         if (n->op == TERN_OP_DEPTHWISE_CONV)
             TERN_TRY(without_tail(g, &i, err));
         else if (n->op == TERN_OP_LINEAR && n->soft_cap != 0)
@@ -496,6 +502,23 @@ static void ssm_back(gradients *d, const tern_node *f, tern_vid dy) {
     for (int i = 1; rates && i < 3; i++) sum_rows(d, f, rows[i], f->in[1 + i]);
 }
 
+static void delta_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const bool rates = is_trained(d, f->in[3]);
+    tern_node *n = begin(d, f, TERN_OP_DELTA_NET_GRAD);
+    inputs(d, n, f->in, 5);
+    tern_g_in(d->g, n, dy);
+    if (!n) return;
+    n->delta = f->delta;
+    tern_vid dx[4];
+    for (int i = 0; i < (rates ? 4 : 3); i++) {
+        const tern_vid like = f->in[i < 3 ? i : 1];
+        dx[i] = tern_g_out(d->g, n, like, TERN_VALUE_F32, d->g->values[like].cols);
+    }
+    for (int i = 0; i < 3; i++) send(d, f->in[i], dx[i]);
+    if (rates) sum_rows(d, f, dx[3], f->in[3]);
+    sum_rows(d, f, dx[1], f->in[4]);
+}
+
 static void scale_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], tern_g_scale(d->g, dy, f->scale));
 }
@@ -531,6 +554,7 @@ static bool is_replaced(const tern_node *n) {
     case TERN_OP_TAKE_ROWS:
     case TERN_OP_DEPTHWISE_CONV:
     case TERN_OP_SSM:
+    case TERN_OP_DELTA_NET:
     case TERN_OP_TOP_K: return true;
     case TERN_OP_ATTENTION: return !n->attention.bidirectional;
     default: return false;

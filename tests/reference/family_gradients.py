@@ -16,7 +16,7 @@ from safetensors_np import read_safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2", "qwen2", "ministral3", "granite", "phi3", "hunyuan", "exaone4",
-            "olmo2", "granitehybrid", "falcon_h1", "gemma4", "ernie4_5", "cohere2")
+            "qwen35", "qwen35_grouped", "olmo2", "granitehybrid", "falcon_h1", "gemma4", "ernie4_5", "cohere2")
 N_DIRECTIONS, N_SECOND = 4, 20
 
 
@@ -51,7 +51,7 @@ def slope(model, documents, name, d):
 
     step, a, b = 2e-4, np.inf, 0.0
     while abs(a - b) > 2e-9 * (1 + abs(b)):
-        assert step > 1e-5, (name, a, b)
+        assert step > 2e-6, (name, a, b)
         step, a, b = step / 2, extrapolated(step), extrapolated(step / 2)
     return b
 

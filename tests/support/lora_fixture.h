@@ -100,6 +100,8 @@ static const base_kind kinds[] = {
     {"Gemma 3 folder", {.arch = "gemma3", .type = TERN_DTYPE_BF16, .seed = 82}, true},
     {"LFM2 of F16", {.arch = "lfm2", .type = TERN_DTYPE_F16, .seed = 83}, false},
     {"LFM2 folder", {.arch = "lfm2", .type = TERN_DTYPE_BF16, .seed = 84}, true},
+    {"Qwen3.5 of Q8_0", {.arch = "qwen35", .type = TERN_DTYPE_Q8_0, .seed = 88}, false},
+    {"Qwen3.5 folder", {.arch = "qwen35", .type = TERN_DTYPE_BF16, .seed = 89}, true},
 };
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 

@@ -236,13 +236,16 @@ static const struct {
                 {"ministral3", false, NULL},
                 {"falcon_h1", false, "scale_pieces"},
                 {"granitehybrid", false, "ssm_seq"},
+                {"qwen35", false, "delta_net_seq"},
+                {"qwen35_grouped", false, "delta_net_seq"},
                 {"gemma4", true, "group_norm"}};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 // Seen to fail: a bias's gradient of one row; queries' growth left out of RoPE's gradient; a state
 // space's decay of the row before, states of the rows before instead of after, sums of a head's B
 // that its neighbour overwrites, D left out of dx, a document that begins with the state of the one
-// before; a cap's gradient of the capped score; a norm of groups as one of the whole row.
+// before; a cap's gradient of the capped score; a norm of groups as one of the whole row; a delta
+// net's dg without its decay, states that do not go on from chunk to chunk, lengths left out of dk.
 TEST(train_gradients_of_the_families_are_those_of_float64) {
     tern_json_doc doc;
     char *text;

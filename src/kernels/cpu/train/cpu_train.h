@@ -5,6 +5,7 @@
 //   train_steps.c    one function per op
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
+//   train_delta.c      the same of a delta net
 //   train_pool.c       a vector of each document, and its gradient
 //   train_contrast.c   the loss of vectors of pairs, and its gradient
 #ifndef TERN_KERNELS_CPU_TRAIN_H
@@ -99,5 +100,7 @@ void cpu_train_pool_grad(cpu_train_run *run, cpu_train_step *s, const tern_team 
 void cpu_train_ssm(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_ssm_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_ssm_part_floats(const tern_program *p, const tern_node *n);
+void cpu_train_delta(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+size_t cpu_train_delta_floats(const tern_program *p, const tern_node *n);
 
 #endif

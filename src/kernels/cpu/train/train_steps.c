@@ -529,6 +529,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention;
     case TERN_OP_SSM_SEQ:
     case TERN_OP_SSM_GRAD: return cpu_train_ssm;
+    case TERN_OP_DELTA_NET_SEQ:
+    case TERN_OP_DELTA_NET_GRAD: return cpu_train_delta;
     case TERN_OP_POOL_SEQ: return cpu_train_pool;
     case TERN_OP_POOL_GRAD: return cpu_train_pool_grad;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
@@ -554,6 +556,8 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);
     case TERN_OP_SSM_SEQ:
     case TERN_OP_SSM_GRAD: return cpu_train_ssm_floats(p, n);
+    case TERN_OP_DELTA_NET_SEQ:
+    case TERN_OP_DELTA_NET_GRAD: return cpu_train_delta_floats(p, n);
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->norm.group;
     case TERN_OP_LAYER_NORM_GRAD:
