@@ -1,14 +1,15 @@
-// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T, of Bonsai 1.7B or of Qwen3 0.6B,
-// with random weights, and the share of each kind of dispatch: how much shorter the same step is
-// without that kind. That includes the waiting between dispatches, and needs no timestamps.
+// Times a decode step on a GPU at the shape of BitNet b1.58 2B-4T, of Bonsai 1.7B or of another
+// published model, with random weights, and the share of each kind of dispatch: how much shorter
+// the same step is without that kind. That includes the waiting between dispatches, and needs no
+// timestamps.
 //
 //   decode_bench [-n STEPS] [-p POSITION] [-l LAYERS] [-t TOKENS] [-q SEQUENCES] [-v VOCABULARY]
-//                [-b] [-w TYPE] [-s] [-k] [-0] [-m] [-o]
+//                [-b] [-a SHAPE] [-w TYPE] [-s] [-k] [-0] [-m] [-o]
 //
 // -b: Bonsai 1.7B, Qwen3 with codes in groups (Q2_0), in the table and the head, too.
-// -w: Qwen3 0.6B in a type: q4_0, q8_0, q4_k, q6_k (table and head of q8_0 in the same, else in
-// Q6_K) or q4_k_m, which is Q4_K but for the values and the rows down of half of the layers, in
-// Q6_K.
+// -a: a shape of tests/support/real_shapes.c, such as gemma-3-1b (qwen3-0.6b), with -w.
+// -w: in a type: q4_0, q8_0, q4_k, q6_k (table and head of q8_0 in the same, else in Q6_K) or
+// q4_k_m, which is Q4_K but for the values and the rows down of half of the layers, in Q6_K.
 // -t: of more than 8 tokens: a prompt of so many (512 at most), with the last one's logits.
 // -q: that many sequences, a step of each together.
 // -s: steps of 1, 2, 4 and 8 tokens, as speculation verifies them; for several also the time when
@@ -28,6 +29,7 @@
 #include "kernels/single_test.h"
 #include "kernels/webgpu/device/gpu.h"
 #include "models/models.h"
+#include "tests/support/real_shapes.h"
 
 enum { MOST_ROWS = 512 };
 
@@ -41,7 +43,7 @@ typedef struct bench {
     int n_sequences;                   // of n_tokens each
     bool by_clock;                     // -k
     bool is_alone;                     // -o
-    bool is_qwen3;                     // -b, -w
+    const real_shape *shape;           // whose family it is; NULL: BitNet
     const char *wide;                  // the type of -w; NULL: none
     uint8_t *blocks[TERN_DTYPE_COUNT]; // any of a type, as many as its largest matrix has
 } bench;
@@ -129,13 +131,24 @@ static void fill_wide(bench *b, size_t n_max) {
 
 // ---- Weights -----------------------------------------------------------------------------------
 
+// Numbers of the largest table or other matrix.
+static size_t largest(const tern_graph *g, bool table) {
+    size_t n = 0;
+    for (size_t v = 0; v < g->n_values; v++) {
+        const tern_value *w = &g->values[v];
+        size_t its = (size_t)(w->rows * w->cols);
+        if (w->kind == TERN_VALUE_WEIGHT && w->is_table == table && its > n) n = its;
+    }
+    return n;
+}
+
 // I2_S: any byte whose four fields are at most 2. F16: numbers of about 0.02.
 static void fill(bench *b, size_t n_codes, size_t n_floats) {
     if (b->wide) {
         fill_wide(b, n_floats);
         return;
     }
-    if (b->is_qwen3) {
+    if (b->shape) {
         fill_groups(b, n_floats > n_codes ? n_floats : n_codes);
         return;
     }
@@ -177,7 +190,7 @@ static void bind_weights(bench *b) {
                     : value->is_table ? TERN_DTYPE_F16
                                       : TERN_DTYPE_F32,
         };
-        bool in_groups = b->is_qwen3 && (ternary || value->is_table);
+        bool in_groups = b->shape != NULL && (ternary || value->is_table);
         if (in_groups) sources[v].type = TERN_DTYPE_Q2_0;
         if (b->wide) sources[v].type = wide_type_of(b, value);
         if (!value->is_matrix && !value->is_table) sources[v].n_rows = 1;
@@ -332,6 +345,12 @@ static bool takes_part(const bench *b, const gpu_dispatch *d) {
     return rows && few && (d->kinds & kind) != 0;
 }
 
+static int count_dispatches(const bench *b, const tern_plan *plan) {
+    int n = 0;
+    for (size_t i = 0; i < plan->n_dispatches; i++) n += takes_part(b, &plan->dispatches[i]);
+    return n;
+}
+
 static void measure_kinds(const bench *b, tern_plan *plan, double whole) {
     uint32_t *kinds = calloc(plan->n_dispatches, sizeof *kinds);
     if (!kinds) exit(1);
@@ -445,21 +464,29 @@ static void measure_several(bench *b, tern_plan *plan) {
 
 static void measure(const bench *b, tern_plan *plan) {
     double host, whole = seconds_warm(b, plan, &host);
-    printf("step %8.1f us at %d, %.0f tokens/s; the host submits for %.1f us; text %016llx\n",
+    printf("step %8.1f us at %d, %.0f tokens/s; the host submits for %.1f us; text %016llx; "
+           "%d dispatches\n",
            whole * 1e6, b->position, b->n_tokens * b->n_sequences / whole, host * 1e6,
-           (unsigned long long)text);
+           (unsigned long long)text, count_dispatches(b, plan));
     if (!b->is_alone) measure_parts(b, plan, whole);
 }
 
 static void build(bench *b, const tern_config *c) {
     tern_error err = {0};
-    size_t n, i = 0;
-    const tern_arch *const *all = tern_arch_list(&n);
+    const tern_arch *arch = b->shape ? real_shape_arch(b->shape) : NULL;
     tern_graph_init(&b->graph);
-    while (i < n && strcmp(all[i]->name, "qwen3") != 0) i++;
-    need(b->is_qwen3 ? tern_arch_build_main(&b->graph, all[i], c, &err)
-                     : tern_build_decoder(&b->graph, c, &err),
+    need(arch ? tern_arch_build_main(&b->graph, arch, c, &err)
+              : tern_build_decoder(&b->graph, c, &err),
          &err);
+}
+
+static const real_shape *shape_called(const char *name) {
+    const real_shape *s = real_shape_find(name, strlen(name));
+    if (s) return s;
+    fprintf(stderr, "decode_bench: -a is one of");
+    for (s = real_shapes; s->name; s++) fprintf(stderr, " %s", s->name);
+    fprintf(stderr, "\n");
+    exit(2);
 }
 
 int main(int argc, char **argv) {
@@ -479,7 +506,7 @@ int main(int argc, char **argv) {
                      .tied_head = true,
                      .rope = {.n_rot = 128, .halves = true, .base = 500000, .factor = 1}};
     bool several = false, null = false;
-    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:w:bmosk0")) != -1;) {
+    for (int o; (o = getopt(argc, argv, "n:p:l:t:q:v:a:w:bmosk0")) != -1;) {
         if (o == 'b') {
             const tern_config bonsai = {
                 .n_vocab = 151936,
@@ -496,31 +523,17 @@ int main(int argc, char **argv) {
                 .tied_head = true,
                 .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
             c = bonsai;
-            b.is_qwen3 = true;
+            b.shape = shape_called("qwen3-0.6b"); // its family
         }
         if (o == 'm') {
             c.n_layers = 3, c.n_embd = 256, c.n_ff = 680, c.n_heads = 4, c.n_kv_heads = 2;
             c.head_dim = 64, c.rope.n_rot = 64, c.n_vocab = 1000;
         }
-        if (o == 'w') {
-            const tern_config qwen = {
-                .n_vocab = 151936,
-                .n_layers = 28,
-                .n_embd = 1024,
-                .n_ff = 3072,
-                .n_heads = 16,
-                .n_kv_heads = 8,
-                .head_dim = 128,
-                .n_context = 4096,
-                .rms_eps = 1e-6,
-                .final_rms_eps = 1e-6,
-                .act = TERN_ACTIVATION_SILU,
-                .tied_head = true,
-                .rope = {.n_rot = 128, .halves = true, .base = 1e6, .factor = 1}};
-            c = qwen;
-            b.is_qwen3 = true;
-            b.wide = optarg;
-        }
+        if (o == 'a') b.shape = shape_called(optarg);
+        if (o == 'w') b.wide = optarg;
+        if (o == 'w' && !b.shape) b.shape = shape_called("qwen3-0.6b");
+        if (o == 'a' || o == 'w') c = real_shape_config(b.shape);
+        if (o == 'a' && !b.wide) b.wide = "q8_0";
         if (o == 'n') b.n_steps = atoi(optarg);
         if (o == 'p') b.position = atoi(optarg);
         if (o == 'l') c.n_layers = atoi(optarg);
@@ -537,14 +550,16 @@ int main(int argc, char **argv) {
         fprintf(stderr, "decode_bench: 1 to %d tokens of all sequences\n", MOST_ROWS);
         return 2;
     }
-    c.sub_norms = c.bitlinear = !b.is_qwen3;
+    c.sub_norms = c.bitlinear = !b.shape;
     b.n_layers = c.n_layers;
     build(&b, &c);
     tern_webgpu_desc webgpu = {.library = getenv("TERN_WEBGPU_LIB")};
     if (null) need(null_device_desc(&webgpu, &err), &err);
     const tern_device_desc desc = {.webgpu = &webgpu};
     need(tern_backend_open(&tern_backend_webgpu, &b.device, &desc, &err), &err);
-    fill(&b, (size_t)(c.n_embd * c.n_ff), (size_t)(c.n_vocab * c.n_embd));
+    if (null) call_it_large(b.device);
+    size_t matrix = largest(&b.graph, false), table = largest(&b.graph, true);
+    fill(&b, matrix, table > matrix ? table : matrix);
     double start = tern_seconds();
     bind_weights(&b);
     printf("%s, weights sent in %.1f s\n", tern_backend_webgpu.describe(b.device),

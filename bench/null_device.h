@@ -12,6 +12,9 @@ static struct {
     void *library;
     wgpu_future (*request)(wgpu_instance, const wgpu_adapter_options *, wgpu_adapter_callback);
     uint32_t (*info)(wgpu_adapter, wgpu_adapter_info *);
+    wgpu_module (*module)(wgpu_device, const wgpu_module_desc *);
+    wgpu_pipeline (*pipeline)(wgpu_device, const wgpu_pipeline_desc *);
+    wgpu_module nothing;
 } null_device;
 
 static wgpu_future request_null(wgpu_instance i, const wgpu_adapter_options *o,
@@ -30,15 +33,37 @@ static uint32_t call_it_a_gpu(wgpu_adapter a, wgpu_adapter_info *info) {
     return status;
 }
 
+// A kernel without instructions in the place of each: the null device's limits are the least, and
+// plans are made for a large GPU (call_it_large).
+static wgpu_pipeline pipeline_of_nothing(wgpu_device device, const wgpu_pipeline_desc *wanted) {
+    static const char text[] = "@compute @workgroup_size(1) fn nothing() {}";
+    wgpu_pipeline_desc desc = *wanted;
+    if (!null_device.nothing) {
+        wgpu_wgsl wgsl = {.chain.type = WGPU_CHAIN_WGSL, .code = {text, sizeof text - 1}};
+        null_device.nothing = null_device.module(device, &(wgpu_module_desc){.next = &wgsl.chain});
+    }
+    desc.compute.module = null_device.nothing;
+    desc.compute.entry = (wgpu_text){"nothing", 7};
+    desc.compute.n_constants = 0;
+    return null_device.pipeline(device, &desc);
+}
+
 static void *symbol_of_null(void *library, const char *name) {
     static const struct {
         const char *name;
         void (*function)(void);
     } own[] = {{"wgpuInstanceRequestAdapter", (void (*)(void))request_null},
-               {"wgpuAdapterGetInfo", (void (*)(void))call_it_a_gpu}};
+               {"wgpuAdapterGetInfo", (void (*)(void))call_it_a_gpu},
+               {"wgpuDeviceCreateComputePipeline", (void (*)(void))pipeline_of_nothing}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) return *(void **)(uintptr_t)&own[i].function;
     return dlsym(library, name);
+}
+
+// With the limits of a large GPU, by which plans are made.
+static void call_it_large(tern_device *d) {
+    d->workgroup_size_max = 1024;
+    d->workgroup_bytes_max = 48 << 10;
 }
 
 static tern_status null_device_desc(tern_webgpu_desc *desc, tern_error *err) {
@@ -46,6 +71,8 @@ static tern_status null_device_desc(tern_webgpu_desc *desc, tern_error *err) {
     TERN_TRY(gpu_library_load(desc, &null_device.library, err));
     *(void **)&null_device.request = dlsym(null_device.library, "wgpuInstanceRequestAdapter");
     *(void **)&null_device.info = dlsym(null_device.library, "wgpuAdapterGetInfo");
+    *(void **)&null_device.module = dlsym(null_device.library, "wgpuDeviceCreateShaderModule");
+    *(void **)&null_device.pipeline = dlsym(null_device.library, "wgpuDeviceCreateComputePipeline");
     desc->symbol = symbol_of_null;
     desc->symbol_user = null_device.library;
     return TERN_OK;

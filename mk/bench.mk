@@ -16,7 +16,7 @@ $(BENCHES:%=$(BUILD)/%_bench): $(BUILD)/%_bench: $(BUILD)/obj/bench/%_bench.o $(
 $(BUILD)/kernel_bench: $(call obj,src/kernels/cpu/float/checks/float_calls_check.c)
 $(BUILD)/train_bench: $(call obj,bench/train_cpu.c)
 $(BUILD)/grammar_bench: $(call obj,tests/support/grammar_data.c)
-$(BUILD)/decode_bench: $(call obj,src/kernels/single_test.c)
+$(BUILD)/decode_bench: $(call obj,src/kernels/single_test.c tests/support/tiny_model.c tests/support/real_shapes.c)
 
 bench-kernels: $(BUILD)/kernel_bench ## time the kernels: then $(BUILD)/kernel_bench -t 2
 	$(BUILD)/kernel_bench

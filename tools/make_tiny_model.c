@@ -6,8 +6,9 @@
 //   bonsai-1.7b   PrismML's Bonsai 1.7B: Qwen3 in Q2_0, embeddings and head too (0.48 GB); with
 //                 -q1_0 and -pq2_0 in those types
 //   bonsai-2-2b   PrismML's Bonsai 2 2B: Qwen3.5 in PQ2_0 (0.51 GB), said to be rotated
-//   qwen3-0.6b, qwen3.5-0.8b, lfm2-350m, gemma-3-1b, gemma-4-e2b
-//                 those models in BF16; with -q8_0 and -q4_0 in those types
+//   qwen3-0.6b ...
+//                 the models of tests/support/real_shapes.c in BF16; with -q8_0 and -q4_0 in those
+//                 types
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 #include "real_shapes.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -20,6 +21,91 @@ const real_shape real_shapes[] = {
      .config = {COMMON, EPS(1e-6), .n_vocab = 151936, .n_layers = 28, .n_embd = 1024, .n_ff = 3072,
                 .n_heads = 16, .n_kv_heads = 8, .head_dim = 128, .n_context = 40960,
                 .act = TERN_ACTIVATION_SILU, .rope = ROPE(128, 1e6f)}},
+    {.name = "qwen2.5-0.5b",
+     .arch = "qwen2",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-6), .n_vocab = 151936, .n_layers = 24, .n_embd = 896, .n_ff = 4864,
+                .n_heads = 14, .n_kv_heads = 2, .head_dim = 64, .n_context = 32768,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e6f), .qkv_biases = true}},
+    {.name = "llama-3.2-1b",
+     .arch = "llama",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 128256, .n_layers = 16, .n_embd = 2048, .n_ff = 8192,
+                .n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .n_context = 131072,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 5e5f)}},
+    {.name = "smollm2-135m",
+     .arch = "llama",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 49152, .n_layers = 30, .n_embd = 576, .n_ff = 1536,
+                .n_heads = 9, .n_kv_heads = 3, .head_dim = 64, .n_context = 8192,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e5f)}},
+    {.name = "smollm3-3b",
+     .arch = "smollm3",
+     .layers = "FFFf",
+     .config = {COMMON, EPS(1e-6), .n_vocab = 128256, .n_layers = 36, .n_embd = 2048, .n_ff = 11008,
+                .n_heads = 16, .n_kv_heads = 4, .head_dim = 128, .n_context = 65536,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(128, 5e6f)}},
+    {.name = "phi-4-mini",
+     .arch = "phi3",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 200064, .n_layers = 32, .n_embd = 3072, .n_ff = 8192,
+                .n_heads = 24, .n_kv_heads = 8, .head_dim = 128, .n_context = 131072,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(96, 1e4f)}},
+    {.name = "granite-3.3-2b",
+     .arch = "granite",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 49159, .n_layers = 40, .n_embd = 2048, .n_ff = 8192,
+                .n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .n_context = 131072,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e7f), .embedding_scale = 12,
+                .residual_scale = 0.22, .logit_divisor = 8, .query_scalar = 4096}},
+    {.name = "minicpm4-0.5b",
+     .arch = "minicpm",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 73448, .n_layers = 24, .n_embd = 1024, .n_ff = 4096,
+                .n_heads = 16, .n_kv_heads = 2, .head_dim = 64, .n_context = 32768,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e4f), .embedding_scale = 12,
+                .residual_scale = 0.2857738, .logit_divisor = 4}},
+    {.name = "exaone-4-1.2b",
+     .arch = "exaone4",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 102400, .n_layers = 30, .n_embd = 2048, .n_ff = 4096,
+                .n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .n_context = 65536,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e6f)}},
+    {.name = "hunyuan-0.5b",
+     .arch = "hunyuan",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 120818, .n_layers = 24, .n_embd = 1024, .n_ff = 3584,
+                .n_heads = 16, .n_kv_heads = 8, .head_dim = 128, .n_context = 262144,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(128, 1e4f)}},
+    {.name = "ernie-4.5-0.3b",
+     .arch = "ernie4_5",
+     .layers = "F",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 103424, .n_layers = 18, .n_embd = 1024, .n_ff = 3072,
+                .n_heads = 16, .n_kv_heads = 2, .head_dim = 128, .n_context = 131072,
+                .act = TERN_ACTIVATION_SILU, .rope = {.n_rot = 128, .base = 5e5f, .factor = 1}}},
+    {.name = "command-r7b",
+     .arch = "cohere2",
+     .layers = "WWWF",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 256000, .n_layers = 32, .n_embd = 4096, .n_ff = 14336,
+                .n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .n_context = 132096,
+                .act = TERN_ACTIVATION_SILU, .rope = {.n_rot = 128, .base = 5e4f, .factor = 1},
+                .window = 4096, .logit_divisor = 4}},
+    {.name = "olmo-2-1b",
+     .arch = "olmo2",
+     .layers = "F",
+     .config = {.bos_id = -1,
+                .eos_id = -1,
+                EPS(1e-6),
+                .n_vocab = 100352,
+                .n_layers = 16,
+                .n_embd = 2048,
+                .n_ff = 8192,
+                .n_heads = 16,
+                .n_kv_heads = 16,
+                .head_dim = 128,
+                .n_context = 4096,
+                .act = TERN_ACTIVATION_SILU,
+                .rope = ROPE(128, 5e5f)}},
     {.name = "qwen3.5-0.8b",
      .arch = "qwen35",
      .layers = "DDDF",
@@ -37,6 +123,19 @@ const real_shape real_shapes[] = {
      .config = {COMMON, EPS(1e-5), .n_vocab = 65536, .n_layers = 16, .n_embd = 1024, .n_ff = 4608,
                 .n_heads = 16, .n_kv_heads = 8, .head_dim = 64, .n_context = 128000,
                 .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e6f), .conv_taps = 3}},
+    {.name = "lfm2-1.2b",
+     .arch = "lfm2",
+     .layers = "CCFCCFCCFCFCFCFC",
+     .config = {COMMON, EPS(1e-5), .n_vocab = 65536, .n_layers = 16, .n_embd = 2048, .n_ff = 8192,
+                .n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .n_context = 128000,
+                .act = TERN_ACTIVATION_SILU, .rope = ROPE(64, 1e6f), .conv_taps = 3}},
+    {.name = "gemma-3-270m",
+     .arch = "gemma3",
+     .layers = "WWWWWF",
+     .config = {COMMON, EPS(1e-6), .n_vocab = 262144, .n_layers = 18, .n_embd = 640, .n_ff = 2048,
+                .n_heads = 4, .n_kv_heads = 1, .head_dim = 256, .n_context = 32768,
+                .act = TERN_ACTIVATION_GELU_TANH, .rope = ROPE(256, 1e6f),
+                .window_rope = ROPE(256, 1e4f), .window = 512, .query_scalar = 256}},
     {.name = "gemma-3-1b",
      .arch = "gemma3",
      .layers = "WWWWWF",
@@ -57,6 +156,59 @@ const real_shape real_shapes[] = {
                          .scaling = TERN_ROPE_PROPORTIONAL},
                 .window_rope = ROPE(256, 1e4f), .window = 512, .n_shared = 20, .n_per_layer = 256,
                 .wide_shared = true, .score_cap = 30}},
+    {.name = "falcon-h1-0.5b",
+     .arch = "falcon-h1",
+     .layers = "F",
+     .config = {.bos_id = -1,
+                .eos_id = -1,
+                EPS(1e-5),
+                .n_vocab = 32784,
+                .n_layers = 36,
+                .n_embd = 1024,
+                .n_ff = 2048,
+                .n_heads = 8,
+                .n_kv_heads = 2,
+                .head_dim = 64,
+                .n_context = 16384,
+                .act = TERN_ACTIVATION_SILU,
+                .rope = ROPE(64, 1e11f),
+                .embedding_scale = 5.6569,
+                .logit_divisor = 25.6,
+                .conv_taps = 4,
+                .conv_bias = true,
+                .ssm = {.n_heads = 24, .head_dim = 64, .n_groups = 1, .n_state = 128},
+                .multipliers = {1.25,
+                                0.9375,
+                                {0.3536, 0.25, 0.3536, 0.5, 0.3536},
+                                1,
+                                0.9375,
+                                0.39,
+                                0.8838,
+                                0.5859}}},
+    {.name = "granite-4-h-350m",
+     .arch = "granitehybrid",
+     .layers = "MMMMMMMMMMfMMfMMMfMMMMMMMMMfMMMM",
+     .config = {COMMON,
+                EPS(1e-5),
+                .n_vocab = 100352,
+                .n_layers = 32,
+                .n_embd = 768,
+                .n_ff = 2048,
+                .n_heads = 12,
+                .n_kv_heads = 4,
+                .head_dim = 64,
+                .n_context = 32768,
+                .act = TERN_ACTIVATION_SILU,
+                .rope = ROPE(64, 1e4f),
+                .embedding_scale = 12,
+                .residual_scale = 0.246,
+                .logit_divisor = 3,
+                .query_scalar = 4096,
+                .conv_taps = 4,
+                .conv_bias = true,
+                .ssm_norm = true,
+                .ssm = {.n_heads = 48, .head_dim = 32, .n_groups = 1, .n_state = 128},
+                .multipliers = {1, 1, {1, 1, 1, 1, 1}, 1, 1, 1, 1, 1}}},
     {.name = NULL},
 };
 
@@ -76,12 +228,23 @@ static void narrow_config(tern_config *c, int n) {
     if (n > 1) c->n_vocab = TINY_N_VOCAB;
 }
 
-static const tern_arch *find_arch(const char *name) {
+const tern_arch *real_shape_arch(const real_shape *s) {
     size_t n;
     const tern_arch *const *list = tern_arch_list(&n);
     for (size_t i = 0; i < n; i++)
-        if (strcmp(list[i]->name, name) == 0) return list[i];
+        if (strcmp(list[i]->name, s->arch) == 0) return list[i];
     return NULL;
+}
+
+tern_config real_shape_config(const real_shape *s) {
+    static const char letters[] = "FWCDM"; // in the order of tern_layer_kind
+    tern_config c = s->config;
+    for (int64_t i = 0; i < c.n_layers; i++) {
+        char letter = s->layers[(size_t)i % strlen(s->layers)];
+        c.unrotated[i] = islower(letter) != 0;
+        c.layers[i] = (uint8_t)(strchr(letters, toupper(letter)) - letters);
+    }
+    return c;
 }
 
 // ---- Numbers -----------------------------------------------------------------------------------
@@ -204,17 +367,13 @@ static tern_status put_all(shape_writer *s, const tern_graph *g, const char *nam
 
 tern_status real_shape_write(const char *path, const real_shape *shape, tern_dtype type, int narrow,
                              unsigned seed, tern_error *err) {
-    static const char letters[] = "FWCD"; // in the order of tern_layer_kind
-    shape_writer s = {.arch = find_arch(shape->arch),
-                      .c = shape->config,
+    shape_writer s = {.arch = real_shape_arch(shape),
+                      .c = real_shape_config(shape),
                       .type = type,
                       .random = seed,
                       .err = err};
     tern_graph g;
     narrow_config(&s.c, narrow);
-    for (int64_t i = 0; i < s.c.n_layers; i++)
-        s.c.layers[i] =
-            (uint8_t)(strchr(letters, shape->layers[(size_t)i % strlen(shape->layers)]) - letters);
     tern_graph_init(&g);
     tern_status status = tern_arch_build_main(&g, s.arch, &s.c, err);
     if (status == TERN_OK) status = tern_gguf_writer_open(&s.w, path, 0, err);

@@ -8,12 +8,15 @@
 
 typedef struct real_shape {
     const char *name, *arch;
-    const char *layers; // a letter each, from the beginning again when they end: F, W, C, D
+    // A letter each, from the beginning again when they end: F, W, C, D, M; small: without RoPE
+    const char *layers;
     tern_config config; // without the layers
 } real_shape;
 
 extern const real_shape real_shapes[]; // the last one has no name
 const real_shape *real_shape_find(const char *name, size_t n_name);
+const tern_arch *real_shape_arch(const real_shape *s);
+tern_config real_shape_config(const real_shape *s); // with the layers
 
 // narrow > 1, for tests: all widths are divided by it, and the table has the tokenizer's rows. The
 // type of the matrices and tables: F32, F16, BF16, Q8_0 or Q4_0.
