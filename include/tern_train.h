@@ -185,10 +185,24 @@ typedef struct tern_train_event {
     bool ends_early; // early_stopping_patience has run out: also once if a resumed run had ended so
 } tern_train_event;
 
+// Bytes that a run takes at most, by the plan that it is computed by; on the CPU all are the
+// host's.
+typedef struct tern_train_memory {
+    uint64_t weights, gradients, optimizer; // weights: also frozen ones
+    uint64_t activations, logits;           // of micro_tokens; logits, and their gradient: a part
+    uint64_t process;                       // taken before: the program, vocabulary and data
+    uint64_t host, device;                  // all of them. WebGPU does not say what a GPU has
+    uint64_t host_available;                // besides `process`; 0: unknown
+} tern_train_memory;
+
 // The plan of a run, reported before its first step.
 typedef struct tern_train_info {
     const char *device;          // and its matrix kernels; valid during the callback
     int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
+    int64_t n_all_params;        // also frozen ones
+    tern_train_memory memory;
+    double seconds;          // of all steps, from a run of measured_tokens; NAN: not measured
+    int32_t measured_tokens; // with tern_train_plan
     int32_t n_layers, n_embd, seq_len, batch_tokens;
     uint64_t n_tokens, n_valid_tokens; // of the data: for training, held out
     // Windows of an epoch, their tokens that no document fills, and tokens of documents beyond the
@@ -275,6 +289,10 @@ typedef struct tern_train_desc {
 // desc, a run that was stopped at any moment resumes to the same numbers, bit for bit. Validation
 // finds the best one, which is kept as best.gguf, without what resuming needs.
 TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
+// Reports to on_begin what tern_train would do and need, measures its speed for some seconds (not
+// of contrastive training), and neither trains nor writes anything; `out` may be NULL. As
+// tern_train, it refuses a run that the host's memory cannot hold.
+TERN_API tern_status tern_train_plan(const tern_train_desc *desc, tern_error *err);
 // Plots the losses of one or more logs: an image, .svg, or the numbers, if the name ends in .csv. A
 // name with another ending is refused.
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *out,

@@ -46,14 +46,24 @@ ends 0 "$tern" data build "$dir/plain.txt" --tokenizer "$dir/tok" -o "$dir/plain
 n=$((n + 1))
 [ -s "$dir/err" ] && wrong "--separator '' is noted: $(cat "$dir/err")"
 
-# The beginning of a run says what it will be.
+# A plan is only said.
 small="--layers 1 --embd 32 --heads 2 --ff 64 --seq-len 32 --batch-tokens 256 -t 1"
+ends 0 "$tern" train --data "$dir/shards" $small --plan -o "$dir/none" -n 12
+says '^plan    12 steps of 256 tokens (sequences of 32): 3072 tokens, [0-9.]* epochs$'
+says '^time    about [0-9:]*, as measured with 256 tokens$'
+n=$((n + 1))
+[ ! -e "$dir/none" ] || wrong "--plan writes"
+ends 1 "$tern" train --data "$dir/shards" $small --layers 20 --embd 65536 --ff 1048576 --plan
+says 'the run needs [0-9.]* GB of memory and [0-9.]* GB are free (weights .*): it needs a smaller shape'
+
+# The beginning of a run says what it will be.
 train="$tern train --data $dir/shards $small"
 ends 0 $train -o "$dir/run" -n 12 --log-every 4
 says '^model   bitnet, 1 layer of 32: .* parameters, .* ternary$'
 says '^data    .* tokens, [0-9]* held out$'
 says '^plan    12 steps of 256 tokens (sequences of 32): 3072 tokens, [0-9.]* epochs$'
 says '^device  cpu .*1 thread$'
+says '^memory  [0-9.]* MB of .*: weights .*, gradients .*, optimizer .*, activations .* (logits .*)$'
 says '^time    about [0-9:]* for the remaining 8 steps, at [0-9]* tokens/s$'
 says '^step 12/12, wrote .*run/step-00000012.gguf$'
 there "$dir/run/step-00000012.gguf" "$dir/run/log.jsonl"

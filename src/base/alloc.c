@@ -53,8 +53,13 @@ static int must_fail(void) {
 
 static header *header_of(void *block) { return (header *)((char *)block - HEADER_BYTES); }
 
+size_t tern_alloc_resident(size_t bytes) {
+    size_t whole = bytes < TERN_PAGES_BYTES ? 64 : TERN_PAGES_BYTES;
+    return (bytes + HEADER_BYTES + whole - 1) & ~(whole - 1);
+}
+
 static header *take_mapped(tern_mem_tag tag, size_t bytes) {
-    size_t length = (bytes + HEADER_BYTES + TERN_PAGES_BYTES - 1) & ~(TERN_PAGES_BYTES - 1);
+    size_t length = tern_alloc_resident(bytes);
     // A cache fills slowly and in many places: huge pages would make all of it resident at once.
     header *h = tern_pages_take(length, tag != TERN_MEM_KV);
     if (!h) return NULL;

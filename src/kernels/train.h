@@ -50,12 +50,20 @@ typedef struct tern_train_batch {
     void *user;
 } tern_train_batch;
 
+// What programs take of the device's memory: each its own bytes, and all together the largest of
+// the shared ones.
+typedef struct tern_program_bytes {
+    uint64_t own, shared;
+} tern_program_bytes;
+
 typedef struct tern_train_backend {
     const char *name;
     tern_status (*open)(tern_trainer_device **out, const tern_trainer_desc *desc, tern_error *err);
     void (*close)(tern_trainer_device *d); // after its programs and arrays
     const char *(*describe)(const tern_trainer_device *d);
-    // n zeros.
+    // n zeros, and what they take of the device's memory.
+    tern_status (*array_bytes)(const tern_trainer_device *d, uint64_t n, uint64_t *bytes,
+                               tern_error *err);
     tern_status (*array_new)(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                              tern_error *err);
     void (*array_free)(tern_train_array *a); // NULL is allowed
@@ -67,12 +75,12 @@ typedef struct tern_train_backend {
     float *(*host)(tern_train_array *a);
     // arrays[v] for every weight and state of the graph, of rows x cols numbers. The graph stays
     // the caller's and must outlive the program. n_rows: most tokens of a run; n_span: most tokens
-    // of a document.
+    // of a document. arrays NULL: a plan, which takes no memory of the device and cannot run.
     tern_status (*compile)(tern_trainer_device *d, const tern_graph *g,
                            tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
                            tern_program **out, tern_error *err);
-    void (*program_free)(tern_program *p);            // NULL is allowed
-    uint64_t (*program_bytes)(const tern_program *p); // of its temporaries
+    void (*program_free)(tern_program *p); // NULL is allowed
+    tern_program_bytes (*program_bytes)(const tern_program *p);
     tern_status (*run)(tern_program *p, const tern_train_batch *batch, tern_error *err);
 } tern_train_backend;
 

@@ -147,6 +147,14 @@ tern_status tern_contrastive_ready(tern_trainer *t, tern_error *err) {
                               err);
 }
 
+// Vectors and their gradients, each also of length 1, and the scores of all pairs.
+uint64_t tern_contrastive_bytes(const tern_trainer *t) {
+    const tern_contrastive *c = t->contrastive;
+    uint64_t n = c->n_texts, batch = (uint64_t)t->desc.batch_pairs;
+    uint64_t pairs = batch > c->n_valid ? batch : c->n_valid;
+    return (4 * n * (uint64_t)t->config.n_embd + pairs * (n - pairs)) * sizeof(float);
+}
+
 void tern_contrastive_close(tern_contrastive *c) {
     if (!c) return;
     tern_pairs_close(c->pairs);

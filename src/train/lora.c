@@ -158,6 +158,7 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
         TERN_TRY(tern_arch_weight(b->file, t->arch, &g->values[w], &x, err));
         tern_matrix m = tern_tensor_matrix(&x);
         TERN_TRY(tern_ternary_find(&m, made != NULL, &b->kinds[w], err));
+        tern_blob_drop(&x.data); // a look at all of it need not stay resident
         bool head = g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
         if (b->kinds[w].is_ternary && !head) lowered[w] = TERN_WEIGHT_TERNARY;
     }

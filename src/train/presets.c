@@ -241,6 +241,14 @@ static tern_status settle_fine_tuned(tern_train_desc *d, tern_config *c, tern_er
     return settle_pairs(d, err);
 }
 
+tern_status tern_train_check(const tern_train_desc *desc, tern_error *err) {
+    TERN_NEED_ENUM(desc->recipe, TERN_RECIPE_LLAMA);
+    TERN_NEED_ENUM(desc->schedule, TERN_SCHEDULE_CONSTANT);
+    TERN_NEED_ENUM(desc->packing, TERN_PACKING_NONE);
+    TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
+    return TERN_OK;
+}
+
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
     if (d->lora_rank) return settle_adapter(d, c, err);

@@ -16,9 +16,6 @@
 #include "train/data/data.h"
 #include "train/trainer.h"
 
-// Enough to know the share of scored tokens, and read in seconds.
-#define SHARE_TOKENS ((int64_t)1 << 24)
-
 typedef struct loop {
     tern_trainer *t;
     tern_train_log *log; // of rank 0, else NULL
@@ -35,10 +32,10 @@ static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->ran
 
 // ---- Batches -----------------------------------------------------------------------------------
 
-// Puts a sequence into rows [row, row + seq_len) and counts the scored tokens.
-static tern_status fill_sequence(tern_trainer *t, tern_token_set *set, uint64_t epoch,
-                                 uint64_t index, int32_t row, int64_t *n_scored, tern_error *err) {
-    TERN_TRY(tern_token_set_sequence(set, epoch, index, t->sequence, t->marks, err));
+// at: the epoch, and the sequence's number in it.
+tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[2], int32_t row,
+                              int64_t *n_scored, tern_error *err) {
+    TERN_TRY(tern_token_set_sequence(set, at[0], at[1], t->sequence, t->marks, err));
     int32_t in_run = row % t->desc.micro_tokens, start = in_run, *targets = t->targets + row;
     for (int32_t i = 0; i < t->desc.seq_len; i++) {
         bool marked = t->marks[i] & TERN_TOKEN_BEGINS,
@@ -64,8 +61,8 @@ static tern_status fill_step(tern_trainer *t, int64_t step, int64_t *n_scored, t
     uint64_t n = tern_token_set_n_sequences(t->data), n_ranks = (uint64_t)ranks(t);
     for (uint64_t k = 0; k < per_step / n_ranks; k++) {
         uint64_t at = (uint64_t)step * per_step + k * n_ranks + (uint64_t)rank(t);
-        TERN_TRY(
-            fill_sequence(t, t->data, at / n, at % n, (int32_t)k * t->desc.seq_len, n_scored, err));
+        uint64_t of[2] = {at / n, at % n};
+        TERN_TRY(tern_trainer_fill(t, t->data, of, (int32_t)k * t->desc.seq_len, n_scored, err));
     }
     return TERN_OK;
 }
@@ -199,7 +196,8 @@ static tern_status validate(loop *l, double *loss) {
     for (uint64_t at = (uint64_t)rank(t); at < n;) {
         int32_t row = 0;
         for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)ranks(t)) {
-            TERN_TRY(fill_sequence(t, t->valid, 0, at, row, &n_scored, l->err));
+            uint64_t of[2] = {0, at};
+            TERN_TRY(tern_trainer_fill(t, t->valid, of, row, &n_scored, l->err));
             row += t->desc.seq_len;
         }
         tern_train_batch b = batch_of(t, 0, row);
@@ -418,75 +416,7 @@ static tern_status checkpoint(loop *l) {
     return TERN_OK;
 }
 
-// ---- What is scored ----------------------------------------------------------------------------
-
-// The share of scored tokens in a set's first sequences.
-static tern_status find_share(tern_trainer *t, tern_token_set *set, int64_t n_tokens, double *share,
-                              tern_error *err) {
-    uint64_t n = tern_token_set_n_sequences(set), most = (uint64_t)(n_tokens / t->desc.seq_len);
-    int64_t n_scored = 0, n_text = 0;
-    if (n > most) n = most;
-    for (uint64_t i = 0; i < n; i++) {
-        TERN_TRY(fill_sequence(t, set, 0, i, 0, &n_scored, err));
-        for (int32_t k = 1; k <= t->desc.seq_len; k++)
-            n_text += !(t->marks[k] & TERN_TOKEN_PADDING);
-    }
-    *share = n_text ? (double)n_scored / (double)n_text : 0;
-    return TERN_OK;
-}
-
-// A run that scores nothing would write the weights that it began with.
-static tern_status find_shares(tern_trainer *t, tern_error *err) {
-    t->share = t->valid_share = 1;
-    bool valid_has_spans = t->valid && tern_token_set_has_spans(t->valid);
-    if (!t->assistant && !t->data_has_spans && !valid_has_spans) return TERN_OK;
-    TERN_TRY(find_share(t, t->data, SHARE_TOKENS, &t->share, err));
-    if (t->valid) TERN_TRY(find_share(t, t->valid, t->desc.valid_tokens, &t->valid_share, err));
-    if (t->share > 0) return TERN_OK;
-    if (!t->assistant)
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%s: nothing to learn: all of its messages have \"weight\": 0 or "
-                         "\"train\": false",
-                         t->desc.data);
-    return tern_fail(err, TERN_ERR_ARGUMENT,
-                     "%s: nothing to learn: an assistant says none of its tokens, as the chat "
-                     "template marks them (is it made of chats, and with this template?)",
-                     t->desc.data);
-}
-
 // ---- The loop ----------------------------------------------------------------------------------
-
-static tern_train_info info_of(const tern_trainer *t) {
-    tern_train_info i = {.device = t->backend->describe(t->device),
-                         .seq_len = t->desc.seq_len,
-                         .batch_tokens = t->desc.batch_tokens,
-                         .n_layers = t->desc.n_layers,
-                         .n_embd = t->desc.n_embd,
-                         .n_tokens = t->data ? tern_token_set_n_tokens(t->data) : 0,
-                         .n_valid_tokens = t->valid ? tern_token_set_n_tokens(t->valid) : 0,
-                         .share = t->share,
-                         .valid_share = t->valid_share,
-                         .step = t->step,
-                         .n_steps = t->desc.n_steps,
-                         .n_damaged = t->n_damaged};
-    for (size_t s = 0; s < t->n_slots; s++) {
-        int64_t n = (int64_t)(t->slots[s].n_rows * t->slots[s].n_cols);
-        i.n_params += t->slots[s].is_weight && t->slots[s].is_kept ? n : 0;
-        i.n_ternary += t->slots[s].is_ternary && t->slots[s].is_kept ? n : 0;
-    }
-    if (t->contrastive) {
-        tern_contrastive_info(t, &i);
-        return i;
-    }
-    uint64_t per_epoch = tern_token_set_n_sequences(t->data);
-    tern_token_set_layout layout = tern_token_set_get_layout(t->data);
-    i.n_windows = per_epoch;
-    i.n_padding = layout.n_padding;
-    i.n_truncated = layout.n_truncated;
-    i.n_epochs =
-        (double)(t->desc.n_steps * (t->desc.batch_tokens / t->desc.seq_len)) / (double)per_epoch;
-    return i;
-}
 
 static bool validates(const tern_trainer *t) {
     return t->contrastive ? tern_contrastive_validates(t) : t->valid && t->valid_share > 0;
@@ -498,7 +428,7 @@ static tern_status begin(loop *l) {
     tern_trainer *t = l->t;
     bool resumed = false;
     int64_t n_dropped = 0;
-    TERN_TRY(find_shares(t, l->err));
+    TERN_TRY(tern_plan_shares(t, l->err));
     TERN_TRY(tern_trainer_init_weights(t, l->err));
     if (t->desc.resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
     if (t->desc.resume && !resumed) TERN_TRY(tern_train_log_check(t, l->err));
@@ -514,7 +444,7 @@ static tern_status begin(loop *l) {
                          t->desc.out, (long long)t->step, (long long)t->desc.n_steps);
     if (rank(t) == 0) TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
     if (rank(t) == 0 && resumed) TERN_TRY(tern_checkpoint_check_best(t, l->err));
-    tern_train_info info = info_of(t);
+    tern_train_info info = tern_plan_info(t);
     info.n_dropped_lines = n_dropped;
     if (t->desc.on_begin && rank(t) == 0) t->desc.on_begin(t->desc.user, &info);
     l->begun = tern_seconds();
@@ -578,10 +508,7 @@ tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
     TERN_NEED(desc);
     if (!desc->pairs) TERN_NEED(desc->data);
     TERN_NEED(desc->out);
-    TERN_NEED_ENUM(desc->recipe, TERN_RECIPE_LLAMA);
-    TERN_NEED_ENUM(desc->schedule, TERN_SCHEDULE_CONSTANT);
-    TERN_NEED_ENUM(desc->packing, TERN_PACKING_NONE);
-    TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
+    TERN_TRY(tern_train_check(desc, err));
     tern_status status = take_folder(desc, &lock, err);
     if (status == TERN_OK) status = tern_trainer_open(&l.t, desc, err);
     if (status == TERN_OK) status = run(&l);

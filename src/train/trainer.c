@@ -113,8 +113,19 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
     s->is_kept = s->is_weight ? !t->base || tern_lora_is_trained(v)
                               : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
                                     strcmp(v->name, "loss") == 0;
-    TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
     t->n_slots++;
+    return TERN_OK;
+}
+
+static bool has_array(const tern_value *v) {
+    bool state = v->kind == TERN_VALUE_STATE && v->state == TERN_STATE_ARRAY;
+    return v->kind == TERN_VALUE_WEIGHT || state;
+}
+
+static tern_status add_slots(tern_trainer *t, const tern_graph *g, tern_error *err) {
+    for (size_t v = 0; v < g->n_values; v++)
+        if (has_array(&g->values[v]) && !tern_trainer_slot(t, g->values[v].name))
+            TERN_TRY(add_slot(t, &g->values[v], err));
     return TERN_OK;
 }
 
@@ -122,13 +133,8 @@ static tern_status bind_arrays(tern_trainer *t, tern_train_program *p, tern_erro
     const tern_graph *g = &p->graph;
     p->arrays = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *p->arrays);
     if (!p->arrays) return tern_fail_memory(err, g->n_values * sizeof *p->arrays);
-    for (size_t v = 0; v < g->n_values; v++) {
-        const tern_value *value = &g->values[v];
-        bool state = value->kind == TERN_VALUE_STATE && value->state == TERN_STATE_ARRAY;
-        if (value->kind != TERN_VALUE_WEIGHT && !state) continue;
-        if (!tern_trainer_slot(t, value->name)) TERN_TRY(add_slot(t, value, err));
-        p->arrays[v] = tern_trainer_slot(t, value->name)->array;
-    }
+    for (size_t v = 0; v < g->n_values; v++)
+        if (has_array(&g->values[v])) p->arrays[v] = tern_trainer_slot(t, g->values[v].name)->array;
     return TERN_OK;
 }
 
@@ -149,28 +155,35 @@ static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err
     return status;
 }
 
-static tern_status make_programs(tern_trainer *t, tern_error *err) {
-    tern_graph_init(&t->train.graph);
+static tern_status build_graphs(tern_trainer *t, tern_error *err) {
+    tern_graph *g = &t->train.graph;
+    tern_graph_init(g);
     tern_graph_init(&t->update.graph);
-    TERN_TRY(t->base ? tern_lora_build(t, &t->train.graph, err)
-                     : tern_arch_build_main(&t->train.graph, t->arch, &t->config, err));
-    TERN_TRY(t->contrastive
-                 ? tern_graph_train_vectors(&t->train.graph, tern_contrastive_n_vectors(t), err)
-                 : tern_graph_train(&t->train.graph, err));
-    TERN_TRY(tern_graph_copy(&t->score.graph, &t->train.graph, err));
-    TERN_TRY(differentiate(t, &t->train.graph, err));
-    TERN_TRY(tern_graph_optimizer(&t->train.graph, &t->update.graph, err));
-    TERN_TRY(bind_arrays(t, &t->train, err));
-    TERN_TRY(bind_arrays(t, &t->update, err));
-    TERN_TRY(bind_arrays(t, &t->score, err));
-    if (t->base) TERN_TRY(tern_lora_load_base(t, err));
-    TERN_TRY(compile(t, &t->train, err));
-    TERN_TRY(compile(t, &t->update, err));
-    TERN_TRY(compile(t, &t->score, err));
-    const tern_graph *g = &t->train.graph;
+    TERN_TRY(t->base ? tern_lora_build(t, g, err)
+                     : tern_arch_build_main(g, t->arch, &t->config, err));
+    TERN_TRY(t->contrastive ? tern_graph_train_vectors(g, tern_contrastive_n_vectors(t), err)
+                            : tern_graph_train(g, err));
+    TERN_TRY(tern_graph_copy(&t->score.graph, g, err));
+    TERN_TRY(differentiate(t, g, err));
+    TERN_TRY(tern_graph_optimizer(g, &t->update.graph, err));
+    TERN_TRY(add_slots(t, g, err));
+    TERN_TRY(add_slots(t, &t->update.graph, err));
+    TERN_TRY(add_slots(t, &t->score.graph, err));
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_TERNARIZE)
             tern_trainer_slot(t, g->values[g->nodes[i].in[0]].name)->is_ternary = true;
+    return TERN_OK;
+}
+
+static tern_status make_programs(tern_trainer *t, tern_error *err) {
+    tern_train_program *programs[] = {&t->train, &t->update, &t->score};
+    for (size_t i = 0; i < t->n_slots; i++) {
+        tern_slot *s = &t->slots[i];
+        TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
+    }
+    for (int i = 0; i < 3; i++) TERN_TRY(bind_arrays(t, programs[i], err));
+    if (t->base) TERN_TRY(tern_lora_load_base(t, err));
+    for (int i = 0; i < 3; i++) TERN_TRY(compile(t, programs[i], err));
     return TERN_OK;
 }
 
@@ -374,7 +387,7 @@ bool tern_trainer_masks(const tern_trainer *t) {
     return t->begins_by_marks || t->assistant || t->data_has_spans || t->desc.packing;
 }
 
-tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
+tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
     *out = NULL;
     tern_status status;
     tern_trainer *t = tern_alloc(TERN_MEM_GRAPH, sizeof *t);
@@ -388,12 +401,27 @@ tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, t
     TERN_TRY_GOTO(open_data(t, err));
     if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));
     TERN_TRY_GOTO(open_device(t, err));
-    TERN_TRY_GOTO(make_programs(t, err));
+    TERN_TRY_GOTO(build_graphs(t, err));
     TERN_TRY_GOTO(make_rows(t, err));
-    if (t->contrastive) TERN_TRY_GOTO(tern_contrastive_ready(t, err));
+    TERN_TRY_GOTO(tern_plan_memory(t, err));
     *out = t;
     return TERN_OK;
 fail:
     tern_trainer_close(t);
+    return status;
+}
+
+tern_status tern_trainer_take(tern_trainer *t, tern_error *err) {
+    TERN_TRY(tern_plan_check(t, err));
+    TERN_TRY(make_programs(t, err));
+    return t->contrastive ? tern_contrastive_ready(t, err) : TERN_OK;
+}
+
+tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
+    TERN_TRY(tern_trainer_lay_out(out, desc, err));
+    tern_status status = tern_trainer_take(*out, err);
+    if (status == TERN_OK) return TERN_OK;
+    tern_trainer_close(*out);
+    *out = NULL;
     return status;
 }

@@ -2,6 +2,7 @@
 //
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
+//   plan.c         what a run needs and will do, before it takes any memory
 //   lora.c         the other kind of training: an adapter for a frozen base
 //   pairs.c        pairs of texts, for the third kind: embedding models
 //   contrast.c     a step of those
@@ -29,6 +30,8 @@ typedef struct tern_train_preset {
     int32_t batch_tokens, seq_len;
 } tern_train_preset;
 const tern_train_preset *tern_train_preset_find(const char *name);
+// Refuses choices that do not exist.
+tern_status tern_train_check(const tern_train_desc *d, tern_error *err);
 // desc with every default filled in from its preset and recipe; *config: the model's; an input for
 // an adapter.
 tern_status tern_train_settle(tern_train_desc *desc, tern_config *config, tern_error *err);
@@ -86,6 +89,7 @@ typedef struct tern_trainer {
     tern_train_program train, update, score; // forward and backward; AdamW; forward alone
     tern_slot *slots;
     size_t n_slots, slots_capacity;
+    tern_train_memory memory;     // planned
     tern_token_set *data, *valid; // valid: NULL when there is none
     bool data_has_spans;          // some of its text is not scored
     tern_tokenizer *tokenizer;
@@ -109,7 +113,11 @@ typedef struct tern_trainer {
     uint32_t n_arrays_pending;       // gradients that the group is summing
 } tern_trainer;
 
+// A trainer that can run: lay_out opens the data and the device and plans the programs, take checks
+// that the machine has the memory, and takes it.
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err);
+tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc, tern_error *err);
+tern_status tern_trainer_take(tern_trainer *t, tern_error *err);
 void tern_trainer_close(tern_trainer *t);
 tern_slot *tern_trainer_slot(tern_trainer *t, const char *name); // NULL: none
 // Initial weights: normal with deviation 0.02 (at the end of a residual branch divided by sqrt(2
@@ -120,6 +128,19 @@ void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviat
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
 // Whether a step may have unscored tokens.
 bool tern_trainer_masks(const tern_trainer *t);
+// Puts a sequence into rows [row, row + seq_len) and counts the scored tokens (train.c).
+tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[2], int32_t row,
+                              int64_t *n_scored, tern_error *err);
+
+// ---- The plan ----------------------------------------------------------------------------------
+
+// Fills t->memory from plans of the programs: nothing is taken.
+tern_status tern_plan_memory(tern_trainer *t, tern_error *err);
+// Refuses a run that the machine's memory cannot hold, and says what would fit.
+tern_status tern_plan_check(tern_trainer *t, tern_error *err);
+// Finds the shares of scored tokens; a run that would learn nothing is refused.
+tern_status tern_plan_shares(tern_trainer *t, tern_error *err);
+tern_train_info tern_plan_info(const tern_trainer *t);
 
 // ---- Adapters ----------------------------------------------------------------------------------
 
@@ -148,7 +169,8 @@ tern_status tern_contrastive_open(tern_trainer *t, tern_error *err);
 tern_status tern_contrastive_read(tern_trainer *t, tern_error *err);
 int64_t tern_contrastive_n_vectors(const tern_trainer *t);
 tern_status tern_contrastive_ready(tern_trainer *t, tern_error *err);
-void tern_contrastive_close(tern_contrastive *c); // NULL is allowed
+uint64_t tern_contrastive_bytes(const tern_trainer *t); // that the last one takes
+void tern_contrastive_close(tern_contrastive *c);       // NULL is allowed
 // Adds the gradients of step t->step + 1, and its loss to the slot "loss".
 tern_status tern_contrastive_step(tern_trainer *t, tern_error *err);
 // Loss among the held-out pairs, and the shares of queries whose positive is the nearest of all

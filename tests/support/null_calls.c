@@ -398,6 +398,8 @@ static void call_training(void) {
     FAILS(tern_train, &train);
     train.data = "none";
     FAILS(tern_train, &train);
+    FAILS(tern_train_plan, NULL);
+    FAILS(tern_train_plan, &train);
     FAILS(tern_train_plot, NULL, 0, NULL);
     FAILS(tern_train_plot, NULL, 1, "/none/out.svg");
     FAILS(tern_train_plot, nobody, 1, "/none/out.svg");

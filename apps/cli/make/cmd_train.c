@@ -124,23 +124,43 @@ static const char *speed(const tern_train_event *e, char out[48]) {
     return out;
 }
 
+static void print_memory(const tern_train_memory *m) {
+    char a[24], b[24];
+    if (m->device) fprintf(stderr, "memory  %s of the GPU, ", size_text(m->device, a));
+    fprintf(stderr, "%s%s%s", m->device ? "" : "memory  ", size_text(m->host, a),
+            m->device ? " of the host" : "");
+    if (m->host_available) fprintf(stderr, " of %s", size_text(m->host_available + m->process, b));
+    fprintf(stderr, ": weights %s, ", size_text(m->weights, a));
+    fprintf(stderr, "gradients %s, ", size_text(m->gradients, a));
+    fprintf(stderr, "optimizer %s, ", size_text(m->optimizer, a));
+    fprintf(stderr, "activations %s", size_text(m->activations, a));
+    if (m->logits) fprintf(stderr, " (logits %s)", size_text(m->logits, a));
+    fputc('\n', stderr);
+}
+
 static void print_header(void *user, const tern_train_info *i) {
     static const char *const recipes[] = {"bitnet", "paper", "llama"};
     reporter *r = user;
     char a[32], b[32];
     bool adapter = r->desc->lora_rank > 0, fine_tuned = r->desc->pairs && r->desc->init;
+    bool is_part = i->n_params < i->n_all_params;
     fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
             adapter      ? "an adapter"
             : fine_tuned ? "that of --init"
                          : recipes[r->desc->recipe],
             i->n_layers, i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
+    if (is_part) fprintf(stderr, " of %s", amount((double)i->n_all_params, b));
     if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
     fputc('\n', stderr);
     if (r->desc->pairs)
         print_pairs(i);
     else
         print_tokens(i);
+    print_memory(&i->memory);
     fprintf(stderr, "device  %s\n", i->device);
+    if (isfinite(i->seconds))
+        fprintf(stderr, "time    about %s, as measured with %d tokens\n", duration(i->seconds, a),
+                (int)i->measured_tokens);
     print_start(i, r->desc->out);
     clock_gettime(CLOCK_MONOTONIC, &r->begun);
 }
@@ -306,12 +326,15 @@ int cmd_train(const command *self, int argc, char **argv) {
     tern_error err = {0};
     const char *rest[1], *lora = NULL, *sizes = NULL;
     int n, status;
+    bool plan = false;
     const option options[] = {
         OPTIONS_GROUP("Data and results"),
         {0, "data", OPTION_TEXT, &d.data, "DIR", "shards and tokenizer of `tern data build`"},
         {'o', "out", OPTION_TEXT, &d.out, "DIR", "where checkpoints and log.jsonl go"},
         {0, "resume", OPTION_FLAG, &d.resume, NULL,
          "go on from the newest checkpoint in --out; -n MORE: to a greater length"},
+        {0, "plan", OPTION_FLAG, &plan, NULL,
+         "only say what the run would take: memory, and the time by a measured step"},
         {0, "init", OPTION_TEXT, &d.init, "MODEL", "first weights from this model"},
         {0, "assistant-only", OPTION_FLAG, &d.assistant_only, NULL,
          "of chats learn only what the assistant says"},
@@ -383,7 +406,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
-    if (!d.out) return bad_usage("train: --out is needed");
+    if (!d.out && !plan) return bad_usage("train: --out is needed");
     if (!d.data && !d.pairs) return bad_usage("train: --data or --contrastive is needed");
     if (d.pairs && !d.data && !d.init)
         return bad_usage("train: --contrastive needs --init, or --data with a tokenizer");
@@ -410,7 +433,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
     if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
-    tern_status done = tern_train(&d, &err);
+    tern_status done = plan ? tern_train_plan(&d, &err) : tern_train(&d, &err);
     if (done != TERN_OK) clear_line(&r);
     return exit_status(done, &err);
 }

@@ -32,7 +32,7 @@ from ._results import (
 )
 from ._session import Session
 from ._sounds import Transcriber, Segment, Transcript, read_sound, write_sound
-from ._training import TrainEvent, TrainOptions, data_build, data_tokenizer, train
+from ._training import TrainEvent, TrainMemory, TrainOptions, TrainPlan, data_build, data_tokenizer, train, train_plan
 from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, mine, save_chat, types
 
 __version__ = _lib.version
@@ -41,7 +41,7 @@ __all__ = [
     "GenerateStats", "Grammar", "Heap", "ImatrixStats", "ImageEncoder", "ImageTokens", "InfillInfo", "Label", "Transcriber", "Lora", "MachineLimits", "MediaInfo", "MemoryAdded", "MemoryHit", "MemoryHits", "MemoryRecord",
     "MemoryStats", "MemoryStore", "Message", "Metadata", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
-    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainOptions", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
+    "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainMemory", "TrainOptions", "TrainPlan", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity",
-    "train", "types", "write_sound",
+    "train", "train_plan", "types", "write_sound",
 ]

@@ -44,6 +44,51 @@ class TrainEvent:
     ends_early: bool  # the last event: early_stopping_patience has run out
 
 
+@dataclass(frozen=True)
+class TrainMemory:
+    """Bytes that a run takes at most; on the CPU all are the host's."""
+
+    weights: int  # also frozen ones
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int  # a part of the activations
+    process: int  # taken before
+    host: int  # all of them
+    device: int
+    host_available: int  # besides process; 0: unknown
+
+
+@dataclass(frozen=True)
+class TrainPlan:
+    """What a run will do and need (train_plan)."""
+
+    device: str
+    n_params: int  # trained
+    n_ternary: int
+    n_all_params: int  # also frozen ones
+    n_layers: int
+    n_embd: int
+    seq_len: int
+    batch_tokens: int
+    n_tokens: int
+    n_valid_tokens: int
+    n_windows: int
+    n_padding: int
+    n_truncated: int
+    n_pairs: int
+    n_valid_pairs: int
+    share: float  # scored tokens
+    valid_share: float
+    batch_pairs: int
+    n_cut_texts: int
+    n_steps: int
+    n_epochs: float
+    memory: TrainMemory
+    seconds: float  # of all steps, as measured with measured_tokens; NaN: not measured
+    measured_tokens: int
+
+
 class TrainOptions(TypedDict, total=False):
     """Keywords of train(): the command line's names (docs/training.md); None is the same as leaving one out."""
 
@@ -191,6 +236,33 @@ def data_build(texts: Paths, folder: Path, *, tokenizer: Path, valid: float = 0.
     return stats.train.n_tokens, stats.valid.n_tokens
 
 
+def _desc(options: Dict[str, Any], **places: Optional[Path]) -> Any:
+    unknown = sorted(set(options) - set(TrainOptions.__annotations__))
+    if unknown:
+        raise TypeError("there is no option %s; there are %s" % (", ".join(unknown), ", ".join(sorted(TrainOptions.__annotations__))))
+    desc = c.tern_train_desc()
+    _set(desc, dict(options, **places))
+    return desc
+
+
+def train_plan(data: Optional[Path], **options: "Unpack[TrainOptions]") -> TrainPlan:
+    """What train() would do and need with these options; trains and writes nothing. The speed is measured in some
+    seconds. A run that the machine's memory cannot hold is refused, as train() does.
+
+    >>> tern.train_plan("shards", preset="micro").memory.host
+    """
+    callbacks, found, desc = Callbacks(), [], _desc(dict(options), data=data)  # type: Callbacks, List[TrainPlan], Any
+
+    def begin(_user: Any, info: Any) -> None:
+        told = info.contents
+        values = {name: getattr(told, name) for name in TrainPlan.__dataclass_fields__}
+        found.append(TrainPlan(**dict(values, device=decoded(told.device), memory=from_struct(TrainMemory, told.memory))))
+    guarded = callbacks.guarded(begin)
+    desc.on_begin = type(desc.on_begin)(lambda *args: guarded(*args) and None)
+    callbacks.run(lib.tern_train_plan, ctypes.byref(desc))
+    return found[0]
+
+
 def train(data: Optional[Path], out: Path, *, on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
           on_step: Optional[Callable[[TrainEvent], Optional[bool]]] = None, **options: "Unpack[TrainOptions]") -> Optional[str]:
     """Trains a model on the shards of data_build(), or an adapter (lora_rank), or an embedding model (pairs).
@@ -204,11 +276,7 @@ def train(data: Optional[Path], out: Path, *, on_event: Optional[Callable[[Train
     >>> tern.data_build("texts", "shards", tokenizer="tokenizer.json")
     >>> model = tern.Model(tern.train("shards", "run", preset="nano", steps=1000))
     """
-    unknown = sorted(set(options) - set(TrainOptions.__annotations__))
-    if unknown:
-        raise TypeError("there is no option %s; there are %s" % (", ".join(unknown), ", ".join(sorted(TrainOptions.__annotations__))))
-    callbacks, written, desc = Callbacks(), [], c.tern_train_desc()  # type: Callbacks, List[str], Any
-    _set(desc, dict(options, data=data, out=out))
+    callbacks, written, desc = Callbacks(), [], _desc(dict(options), data=data, out=out)  # type: Callbacks, List[str], Any
 
     def line(_user: Any, event: Any) -> Optional[bool]:
         told = from_struct(TrainEvent, event.contents)

@@ -64,7 +64,7 @@ MEMBERS_LEFT_OUT = {
     "tern_speculation": {"draft": "a drafter of the caller's own would run in the engine's thread", "draft_user": "with it"},
     "tern_embed_params": {"n_tokens": "Model.tokenize tells", "was_cut": "Model.tokenize tells", "user": "callbacks have their own"},
     "tern_rerank_params": {"n_tokens": "Model.tokenize tells", "user": "callbacks have their own"},
-    "tern_train_desc": {"comm": "for groups of processes", "on_begin": "the first event says it", "user": "callbacks have their own"},
+    "tern_train_desc": {"comm": "for groups of processes", "user": "callbacks have their own"},
     "tern_data_tokenizer_desc": {"user": "callbacks have their own"}, "tern_data_build_desc": {"user": "callbacks have their own"},
     "tern_mine_desc": {"comm": "for groups of processes", "user": "callbacks have their own"},
     "tern_agent_desc": {"user": "callbacks have their own"},
@@ -113,7 +113,8 @@ class Whole(unittest.TestCase):
     def test_results_have_the_structs_members(self):
         for kind, struct, but in (
                 (tern.ModelInfo, c.tern_model_info, {}), (tern.DeviceMemory, c.tern_device_memory, {}),
-                (tern.TrainEvent, c.tern_train_event, {}), (tern.Perplexity, c.tern_perplexity, {}), (tern.Heap, c.tern_heap, {}), (tern.MineStats, c.tern_mine_stats, {}),
+                (tern.TrainEvent, c.tern_train_event, {}), (tern.TrainMemory, c.tern_train_memory, {}),
+                (tern.TrainPlan, c.tern_train_info, {"step", "n_damaged", "n_dropped_lines"}), (tern.Perplexity, c.tern_perplexity, {}), (tern.Heap, c.tern_heap, {}), (tern.MineStats, c.tern_mine_stats, {}),
                 (tern.ImatrixStats, c.tern_imatrix_stats, {}), (tern.DatagenStats, c.tern_datagen_stats, {}),
                 (tern.MemoryHit, c.tern_memory_hit, {"n_bytes"}), (tern.MemoryRecord, c.tern_memory_record, {}),
                 (tern.MemoryStats, c.tern_memory_info, {}), (tern.MemoryAdded, c.tern_memory_added, {}), (tern.MachineLimits, c.tern_machine_limits, {}),

@@ -187,6 +187,9 @@ class Tools(unittest.TestCase):
         with self.assertRaises(tern.TernError):
             tern.data_build([self.path("text")], self.path("twice"), tokenizer=self.path("tokenizer.json"), weights=[1, 2])
         shape = dict(layers=1, embd=32, heads=2, kv_heads=1, ff=32, seq_len=16, batch_tokens=32, threads=1, log_every=1)
+        plan = tern.train_plan(self.path("shards"), steps=4, **shape)
+        self.assertTrue(plan.n_tokens == counts[0] and plan.seconds > 0 and plan.memory.host > plan.memory.weights > 0)
+        self.assertEqual(plan.memory.optimizer // plan.memory.gradients, 2)
         seen = []
         path = tern.train(self.path("shards"), self.path("whole"), steps=4, seed=3, on_event=seen.append, **shape)
         self.assertEqual([e.step for e in seen if e.loss == e.loss], [1, 2, 3, 4])

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // ---- Blocks ------------------------------------------------------------------------------------
 
@@ -18,7 +19,11 @@ void tern_heap_give(void *block);
 void *tern_pages_take(size_t n, bool huge);
 void tern_pages_give(void *pages, size_t n);
 
-size_t tern_process_memory_max(void); // bytes resident at most so far; 0: unknown
+// In bytes, 0: unknown. Resident at most so far, and now; what the machine has for new blocks
+// without paging, a container's limit included.
+size_t tern_process_memory_max(void);
+size_t tern_process_memory_now(void);
+uint64_t tern_memory_available(void);
 
 // ---- Files in memory ---------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 // it.
 #if !defined(_WIN32) && !defined(__wasi__)
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -49,6 +51,37 @@ size_t tern_process_memory_max(void) {
 #else
     return (size_t)usage.ru_maxrss * 1024;
 #endif
+}
+
+// The number after `key` at the beginning of a line of a small file; 0: none.
+static uint64_t number_in(const char *path, const char *key) {
+    char line[256];
+    unsigned long long n = 0;
+    size_t length = strlen(key);
+    FILE *f = fopen(path, "r");
+    while (f && n == 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, key, length) == 0 && sscanf(line + length, "%llu", &n) != 1) n = 0;
+    if (f) fclose(f);
+    return n;
+}
+
+size_t tern_process_memory_now(void) {
+    size_t bytes = (size_t)number_in("/proc/self/status", "VmRSS:") * 1024;
+    return bytes ? bytes : tern_process_memory_max();
+}
+
+// Linux alone says it; "max", or a number near 2^63, is no limit.
+uint64_t tern_memory_available(void) {
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    uint64_t available = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    for (int i = 0; i < 2; i++) {
+        uint64_t limit = number_in(limits[i], ""), now = tern_process_memory_now();
+        if (limit == 0) continue;
+        uint64_t left = limit > now ? limit - now : 1;
+        if (left < available) available = left;
+    }
+    return available;
 }
 
 void *tern_map(int fd, size_t n) {

@@ -124,6 +124,16 @@ size_t tern_process_memory_max(void) {
     return K32GetProcessMemoryInfo(GetCurrentProcess(), &c, sizeof c) ? c.PeakWorkingSetSize : 0;
 }
 
+size_t tern_process_memory_now(void) {
+    PROCESS_MEMORY_COUNTERS c;
+    return K32GetProcessMemoryInfo(GetCurrentProcess(), &c, sizeof c) ? c.WorkingSetSize : 0;
+}
+
+uint64_t tern_memory_available(void) {
+    MEMORYSTATUSEX m = {.dwLength = sizeof m};
+    return GlobalMemoryStatusEx(&m) ? m.ullAvailPhys : 0;
+}
+
 void *tern_map(int fd, size_t n) {
     HANDLE file = (HANDLE)_get_osfhandle(fd);
     HANDLE mapping = CreateFileMappingW(file, NULL, PAGE_READONLY, 0, 0, NULL);

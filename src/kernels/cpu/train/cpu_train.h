@@ -30,6 +30,8 @@ struct tern_trainer_device {
     tern_cpu_kernels kernels;
     const tern_gemm_kernels *gemm; // of the linears
     char description[128];
+    uint8_t *pool; // temporaries of the program that runs
+    uint64_t pool_bytes;
 };
 
 struct cpu_train_run;
@@ -54,7 +56,6 @@ struct tern_program {
     cpu_train_step *steps;
     size_t n_steps;
     tern_memory_plan memory;
-    uint8_t *pool;
     float *scratch; // [n_threads][scratch_floats]
     size_t scratch_floats;
     // Sums over rows or over a weight are cut into parts by their length alone, never by the number

@@ -11,6 +11,7 @@
 static void device_close(tern_trainer_device *d) {
     if (!d) return;
     tern_team_close(d->team);
+    tern_free(d->pool);
     tern_free(d);
 }
 
@@ -35,6 +36,13 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
 }
 
 static const char *device_describe(const tern_trainer_device *d) { return d->description; }
+
+static tern_status array_bytes(const tern_trainer_device *d, uint64_t n, uint64_t *bytes,
+                               tern_error *err) {
+    (void)d, (void)err;
+    *bytes = tern_alloc_resident(n * sizeof(float));
+    return TERN_OK;
+}
 
 static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                              tern_error *err) {
@@ -81,7 +89,6 @@ static void program_free(tern_program *p) {
     tern_rope_list_free(&p->ropes);
     tern_memory_plan_free(&p->memory);
     tern_free(p->steps);
-    tern_free(p->pool);
     tern_free(p->scratch);
     tern_free(p->sums);
     tern_free(p->parts);
@@ -97,10 +104,15 @@ static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     return rows * (uint64_t)value->cols * sizeof(float);
 }
 
+// NULL: none, or a plan, whose sizes do not depend on them.
+static const float *factors_of(const tern_program *p, tern_vid v) {
+    return v >= 0 && p->arrays ? p->arrays[v]->data : NULL;
+}
+
 static tern_status add_rope(tern_program *p, cpu_train_step *s, tern_error *err) {
-    tern_vid v = tern_node_optional(s->node, 0), more = tern_node_optional(s->node, 1);
-    return tern_rope_list_find(&p->ropes, s->node, v >= 0 ? p->arrays[v]->data : NULL,
-                               more >= 0 ? p->arrays[more]->data : NULL, &s->rope, err);
+    const float *factors = factors_of(p, tern_node_optional(s->node, 0));
+    const float *more = factors_of(p, tern_node_optional(s->node, 1));
+    return tern_rope_list_find(&p->ropes, s->node, factors, more, &s->rope, err);
 }
 
 static tern_status make_steps(tern_program *p, tern_error *err) {
@@ -135,27 +147,53 @@ static void find_last_steps(tern_program *p) {
     }
 }
 
-static tern_status make_memory(tern_program *p, tern_error *err) {
-    size_t n_threads = (size_t)p->device->team->n_threads;
-    TERN_TRY(tern_graph_plan_memory(p->g, value_bytes, p, &p->memory, err));
-    p->pool = tern_alloc(TERN_MEM_ACTIVATIONS, p->memory.bytes + 64);
-    p->scratch =
-        tern_alloc_array(TERN_MEM_ACTIVATIONS, n_threads * (p->scratch_floats + 16), sizeof(float));
-    p->sums = tern_alloc_array(TERN_MEM_ACTIVATIONS, CPU_TRAIN_PARTS, sizeof *p->sums);
-    p->parts = tern_alloc_array(TERN_MEM_ACTIVATIONS, CPU_TRAIN_PARTS * (p->part_floats + 1),
-                                sizeof(float));
-    p->documents =
-        tern_alloc_array(TERN_MEM_ACTIVATIONS, (size_t)p->n_rows + 1, sizeof *p->documents);
+// What the program needs besides the pool, in the order in which take_memory takes it.
+enum { SCRATCH, SUMS, PARTS, DOCUMENTS, ROPES, N_BLOCKS };
+
+static void find_sizes(const tern_program *p, uint64_t bytes[N_BLOCKS]) {
+    uint64_t n_threads = (uint64_t)p->device->team->n_threads;
+    bytes[SCRATCH] = n_threads * (p->scratch_floats + 16) * sizeof(float);
+    bytes[SUMS] = CPU_TRAIN_PARTS * sizeof *p->sums;
+    bytes[PARTS] = CPU_TRAIN_PARTS * (p->part_floats + 1) * sizeof(float);
+    bytes[DOCUMENTS] = ((uint64_t)p->n_rows + 1) * sizeof *p->documents;
+    bytes[ROPES] = (p->ropes.n * p->rope_stride + 1) * sizeof(float);
+}
+
+static void find_rope_stride(tern_program *p) {
     for (size_t i = 0; i < p->ropes.n; i++) {
         size_t floats = (size_t)p->n_span * (size_t)p->ropes.items[i].attrs.n_rot / 2 * 3;
         if (floats > p->rope_stride) p->rope_stride = floats;
     }
-    p->rope_tables =
-        tern_alloc_array(TERN_MEM_ACTIVATIONS, p->ropes.n * p->rope_stride + 1, sizeof(float));
-    if (!p->pool || !p->scratch || !p->sums || !p->parts || !p->documents || !p->rope_tables)
-        return tern_fail_memory(err, p->memory.bytes);
-    cpu_train_fill_ropes(p);
+}
+
+// Programs run one after the other and leave nothing in the pool: they share the largest.
+static tern_status take_pool(tern_trainer_device *d, uint64_t bytes, tern_error *err) {
+    if (bytes <= d->pool_bytes) return TERN_OK;
+    tern_free(d->pool);
+    d->pool_bytes = 0;
+    d->pool = tern_alloc(TERN_MEM_ACTIVATIONS, bytes);
+    if (!d->pool) return tern_fail_memory(err, bytes);
+    d->pool_bytes = bytes;
     return TERN_OK;
+}
+
+static tern_status take_memory(tern_program *p, tern_error *err) {
+    uint64_t bytes[N_BLOCKS], all = 0;
+    void *blocks[N_BLOCKS];
+    bool ok = true;
+    TERN_TRY(take_pool(p->device, p->memory.bytes + 64, err));
+    find_sizes(p, bytes);
+    for (int i = 0; i < N_BLOCKS; i++) {
+        blocks[i] = tern_alloc(TERN_MEM_ACTIVATIONS, bytes[i]);
+        ok &= blocks[i] != NULL;
+        all += bytes[i];
+    }
+    p->scratch = blocks[SCRATCH];
+    p->sums = blocks[SUMS];
+    p->parts = blocks[PARTS];
+    p->documents = blocks[DOCUMENTS];
+    p->rope_tables = blocks[ROPES];
+    return ok ? TERN_OK : tern_fail_memory(err, all);
 }
 
 static tern_status compile(tern_trainer_device *d, const tern_graph *g,
@@ -172,8 +210,13 @@ static tern_status compile(tern_trainer_device *d, const tern_graph *g,
         goto fail;
     }
     TERN_TRY_GOTO(make_steps(p, err));
-    find_last_steps(p);
-    TERN_TRY_GOTO(make_memory(p, err));
+    TERN_TRY_GOTO(tern_graph_plan_memory(p->g, value_bytes, p, &p->memory, err));
+    find_rope_stride(p);
+    if (arrays) {
+        find_last_steps(p);
+        TERN_TRY_GOTO(take_memory(p, err));
+        cpu_train_fill_ropes(p);
+    }
     *out = p;
     return TERN_OK;
 fail:
@@ -181,13 +224,20 @@ fail:
     return status;
 }
 
-static uint64_t program_bytes(const tern_program *p) { return p->memory.bytes; }
+static tern_program_bytes program_bytes(const tern_program *p) {
+    uint64_t bytes[N_BLOCKS];
+    tern_program_bytes all = {.shared = tern_alloc_resident(p->memory.bytes + 64)};
+    find_sizes(p, bytes);
+    for (int i = 0; i < N_BLOCKS; i++) all.own += tern_alloc_resident(bytes[i]);
+    return all;
+}
 
 const tern_train_backend tern_train_cpu = {
     .name = "cpu",
     .open = device_open,
     .close = device_close,
     .describe = device_describe,
+    .array_bytes = array_bytes,
     .array_new = array_new,
     .array_free = array_free,
     .write = array_write,

@@ -6,7 +6,7 @@ float *cpu_train_value(const cpu_train_run *run, tern_vid v) {
     tern_value_kind kind = p->g->values[v].kind;
     if (kind == TERN_VALUE_WEIGHT || kind == TERN_VALUE_STATE) return p->arrays[v]->data;
     if (kind == TERN_VALUE_INPUT) return NULL; // ids and targets: read from the batch
-    return (float *)(p->pool + p->memory.spans[v].offset);
+    return (float *)(p->device->pool + p->memory.spans[v].offset);
 }
 
 // cos, sin and -sin of every position; the last for rotating back.

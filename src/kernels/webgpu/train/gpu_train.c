@@ -36,19 +36,27 @@ static const char *gpu_train_describe(const tern_trainer_device *d) { return d->
 
 // ---- Arrays ------------------------------------------------------------------------------------
 
-tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_train_array **out,
-                                tern_error *err) {
-    *out = NULL;
+static tern_status gpu_train_array_bytes(const tern_trainer_device *d, uint64_t n, uint64_t *bytes,
+                                         tern_error *err) {
+    *bytes = n * sizeof(float);
     if (n > d->gpu->binding_bytes_max / sizeof(float))
         return tern_fail(
             err, TERN_ERR_DEVICE,
             "an array of %llu numbers is larger than the %llu MB that a GPU's binding has",
             (unsigned long long)n, (unsigned long long)(d->gpu->binding_bytes_max >> 20));
+    return TERN_OK;
+}
+
+tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_train_array **out,
+                                tern_error *err) {
+    uint64_t bytes;
+    *out = NULL;
+    TERN_TRY(gpu_train_array_bytes(d, n, &bytes, err));
     tern_train_array *a = tern_alloc(TERN_MEM_WEIGHTS, sizeof *a);
     if (!a) return tern_fail_memory(err, sizeof *a);
     *a = (tern_train_array){.device = d, .n = n};
     tern_status status =
-        gpu_buffer_new(d->gpu, GPU_USE_WEIGHTS, n * sizeof(float),
+        gpu_buffer_new(d->gpu, GPU_USE_WEIGHTS, bytes,
                        WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC,
                        "an array", &a->buffer, err);
     if (status == TERN_OK)
@@ -110,13 +118,16 @@ tern_status gpu_train_read(tern_train_array *a, uint64_t first, uint64_t n, floa
 
 // ---- The table ---------------------------------------------------------------------------------
 
-static uint64_t gpu_train_program_bytes(const tern_program *p) { return p->bytes; }
+static tern_program_bytes gpu_train_program_bytes(const tern_program *p) {
+    return (tern_program_bytes){.own = p->bytes};
+}
 
 const tern_train_backend tern_train_webgpu = {
     .name = "webgpu",
     .open = gpu_train_open,
     .close = gpu_train_close,
     .describe = gpu_train_describe,
+    .array_bytes = gpu_train_array_bytes,
     .array_new = gpu_train_array_new,
     .array_free = gpu_train_array_free,
     .write = gpu_train_write,

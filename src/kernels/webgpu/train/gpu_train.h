@@ -72,6 +72,7 @@ struct tern_program {
     gpu_train_step *steps;
     size_t n_steps;
     uint64_t bytes;
+    bool is_plan;                   // no buffers are made, their bytes are counted
     int32_t *host;                  // rows of a run on their way to the device
     uint32_t n_tokens, n_ids_found; // of the last run
 };

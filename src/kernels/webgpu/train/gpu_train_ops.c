@@ -403,7 +403,7 @@ static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_
     for (int i = 0; i < n->n_in; i++) {
         const tern_value *v = &p->g.values[n->in[i]];
         bool is_array = v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE;
-        if (is_array && !p->buffers[n->in[i]])
+        if (is_array && !p->buffers[n->in[i]] && !p->is_plan)
             return tern_fail(err, TERN_ERR_ARGUMENT, "there is no array for %s", v->name);
         int64_t whole = reads_flat(n->op) ? v->rows * v->cols : v->cols;
         if (is_const(p, n->in[i]) && v->rows > 1 && whole % 4 != 0)

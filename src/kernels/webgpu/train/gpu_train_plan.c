@@ -39,6 +39,14 @@ static void fuse(tern_graph *g) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
+static tern_status new_buffer(tern_program *p, uint64_t bytes, const char *what, wgpu_buffer *out,
+                              tern_error *err) {
+    *out = NULL;
+    p->bytes += bytes;
+    if (p->is_plan) return TERN_OK;
+    return gpu_buffer_new(p->device->gpu, GPU_USE_WORK, bytes, STORAGE, what, out, err);
+}
+
 static tern_status new_slot(tern_program *p, uint64_t bytes, const char *what, wgpu_buffer *out,
                             tern_error *err) {
     tern_device *gpu = p->device->gpu;
@@ -51,9 +59,8 @@ static tern_status new_slot(tern_program *p, uint64_t bytes, const char *what, w
                          (unsigned long long)(gpu->binding_bytes_max >> 20));
     if (tern_array_reserve(TERN_MEM_ACTIVATIONS, &p->slots, &p->slots_capacity, p->n_slots, 1) != 0)
         return tern_fail_memory(err, sizeof *p->slots);
-    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, bytes, STORAGE, what, out, err));
+    TERN_TRY(new_buffer(p, bytes, what, out, err));
     p->slots[p->n_slots++] = (gpu_slot){.bytes = bytes, .buffer = *out};
-    p->bytes += bytes;
     return TERN_OK;
 }
 
@@ -115,16 +122,23 @@ static bool is_temporary(const tern_value *v) {
     return (v->kind == TERN_VALUE_TEMP || v->kind == TERN_VALUE_OUTPUT) && v->producer >= 0;
 }
 
+static bool has_class(const tern_program *p, uint64_t bytes) {
+    for (size_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].bytes == bytes && p->slots[i].use == 0) return true;
+    return false;
+}
+
 static tern_status place_values(tern_program *p, tern_train_array *const *arrays, tern_error *err) {
     for (size_t i = 0; i < p->g.n_values; i++) {
         const tern_value *v = &p->g.values[i];
         if (v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE) {
-            if (!arrays[i]) continue; // the cache of inference, which no node reads
+            // No arrays: a plan; no array: the cache of inference, which no node reads.
+            if (!arrays || !arrays[i]) continue;
             if (arrays[i]->n != (uint64_t)v->rows * (uint64_t)v->cols)
                 return tern_fail(err, TERN_ERR_ARGUMENT, "the array for %s has the wrong size",
                                  v->name);
             p->buffers[i] = arrays[i]->buffer;
-        } else if (is_temporary(v) && !p->buffers[i])
+        } else if (is_temporary(v) && !has_class(p, bytes_of(p, (tern_vid)i)))
             TERN_TRY(place_class(p, bytes_of(p, (tern_vid)i), err));
     }
     return TERN_OK;
@@ -155,15 +169,15 @@ static void find_bounds(tern_program *p) {
 }
 
 static tern_status make_inputs(tern_program *p, tern_error *err) {
-    tern_device *gpu = p->device->gpu;
     uint64_t rows = (uint64_t)p->n_rows;
     find_bounds(p);
+    TERN_TRY(new_buffer(p, rows * 4, "tokens", &p->ids, err));
+    TERN_TRY(new_buffer(p, rows * 4, "targets", &p->targets, err));
+    TERN_TRY(new_buffer(p, rows * 8, "documents", &p->spans, err));
+    TERN_TRY(new_buffer(p, rows * 4, "tokens", &p->order, err));
+    TERN_TRY(new_buffer(p, rows * 16, "tokens", &p->found, err));
+    if (p->is_plan) return TERN_OK;
     TERN_TRY(uniform_buffer(p, err));
-    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 4, STORAGE, "tokens", &p->ids, err));
-    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 4, STORAGE, "targets", &p->targets, err));
-    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 8, STORAGE, "documents", &p->spans, err));
-    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 4, STORAGE, "tokens", &p->order, err));
-    TERN_TRY(gpu_buffer_new(gpu, GPU_USE_WORK, rows * 16, STORAGE, "tokens", &p->found, err));
     size_t n = (size_t)rows * 5 + (p->embeds_back ? (size_t)p->n_ids + 1 : 0);
     p->host = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *p->host);
     return p->host ? TERN_OK : tern_fail_memory(err, n * sizeof *p->host);
@@ -176,6 +190,8 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
     const tern_rope *r = &p->ropes.items[index];
     size_t half = (size_t)r->attrs.n_rot / 2, n = (size_t)p->n_span * half * 2;
     bool is_long = p->n_span > r->attrs.n_context_orig; // of all documents alike
+    TERN_TRY(new_buffer(p, n * 4, "angles", &p->angles[index], err));
+    if (p->is_plan) return TERN_OK;
     float *angles = tern_alloc_array(TERN_MEM_ACTIVATIONS, n + 1, sizeof *angles);
     if (!angles) return tern_fail_memory(err, n * sizeof *angles);
     for (size_t t = 0; t < (size_t)p->n_span; t++) {
@@ -183,12 +199,9 @@ static tern_status angles_of(tern_program *p, size_t index, tern_error *err) {
         const int32_t at = (int32_t)t, place[3] = {at, at, at};
         tern_rope_angles(r, place, is_long, row, row + 1, 2);
     }
-    tern_status status =
-        gpu_buffer_new(gpu, GPU_USE_WORK, n * 4, STORAGE, "angles", &p->angles[index], err);
-    if (status == TERN_OK)
-        gpu->api.QueueWriteBuffer(gpu->queue, p->angles[index], 0, angles, n * sizeof *angles);
+    gpu->api.QueueWriteBuffer(gpu->queue, p->angles[index], 0, angles, n * sizeof *angles);
     tern_free(angles);
-    return status;
+    return TERN_OK;
 }
 
 // One of a node's sets of factors, to be freed; NULL: it has none.
@@ -196,7 +209,7 @@ static tern_status read_factors(const tern_program *p, tern_train_array *const *
                                 const tern_node *n, int which, float **out, tern_error *err) {
     tern_vid v = tern_node_optional(n, which);
     *out = NULL;
-    if (v < 0) return TERN_OK;
+    if (v < 0 || p->is_plan) return TERN_OK;
     size_t n_factors = (size_t)arrays[v]->n;
     if (n_factors < (size_t)n->rope.angles.n_rot / 2)
         return tern_fail(err, TERN_ERR_FORMAT, "graph: %s has too few factors",
@@ -266,7 +279,8 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_train_array 
     p->steps = tern_alloc_array(TERN_MEM_GRAPH, steps_max + 1, sizeof *p->steps);
     if (!p->steps) return tern_fail_memory(err, steps_max * sizeof *p->steps);
     for (size_t i = 0; i < p->g.n_nodes; i++) TERN_TRY(gpu_train_add_node(p, &p->g.nodes[i], err));
-    for (size_t i = 0; i < p->n_steps; i++) TERN_TRY(make_step(p, &p->steps[i], err));
+    for (size_t i = 0; i < p->n_steps && !p->is_plan; i++)
+        TERN_TRY(make_step(p, &p->steps[i], err));
     return TERN_OK;
 }
 
@@ -279,6 +293,7 @@ tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
     p->device = d;
     p->n_rows = n_rows;
     p->n_span = n_span;
+    p->is_plan = !arrays;
     tern_status status = build(p, g, arrays, err);
     if (status == TERN_OK)
         *out = p;

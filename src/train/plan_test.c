@@ -1,0 +1,136 @@
+// The plan of a run: its bytes are those that a process then has, and a run that cannot fit is
+// refused before it takes anything.
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/os/os_memory.h"
+#include "tests/support/train_fixture.h"
+
+typedef struct shape {
+    const char *name;
+    tern_train_desc desc; // what differs from small_run
+} shape;
+
+// Large enough that the program itself hardly counts: what dominates differs.
+static const shape shapes[] = {
+    {"weights", {.n_embd = 384, .n_heads = 12, .n_ff = 1024, .micro_tokens = 64}},
+    {"activations", {.n_layers = 6, .n_embd = 64, .n_ff = 192, .micro_tokens = 2048}},
+    {"separate_head",
+     {.recipe = TERN_RECIPE_LLAMA,
+      .separate_head = true,
+      .n_embd = 256,
+      .n_ff = 1024,
+      .micro_tokens = 1024}},
+    {"long",
+     {.recipe = TERN_RECIPE_PAPER,
+      .n_embd = 192,
+      .n_ff = 768,
+      .seq_len = 256,
+      .micro_tokens = 1024}},
+    {"wide", {.n_layers = 1, .n_embd = 64, .n_ff = 4096, .micro_tokens = 1024}},
+    {"adapter", {.lora_rank = 64, .micro_tokens = 512}},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+typedef struct figures {
+    uint64_t planned, measured;
+    tern_status status;
+} figures;
+
+static void take_plan(void *user, const tern_train_info *i) {
+    ((figures *)((losses *)user + 1))->planned = i->memory.host;
+}
+
+// Before any data of `base` is used it is written: by the first shape.
+static tern_train_desc desc_of(const shape *s, const char *data, const char *base, losses *l) {
+    tern_train_desc d = small_run(data, test_tmp(s->name), l);
+    const tern_train_desc *own = &s->desc;
+    bool is_adapter = own->lora_rank > 0;
+    d.recipe = own->recipe;
+    d.n_layers = is_adapter ? 0 : own->n_layers ? own->n_layers : 2;
+    d.n_embd = own->n_embd;
+    d.n_heads = is_adapter ? 0 : own->n_heads ? own->n_heads : 4;
+    d.n_ff = own->n_ff;
+    d.separate_head = own->separate_head;
+    d.seq_len = own->seq_len ? own->seq_len : 64;
+    d.batch_tokens = d.micro_tokens = own->micro_tokens;
+    d.lora_rank = own->lora_rank;
+    d.init = is_adapter ? base : NULL;
+    d.n_steps = 2;
+    d.valid_tokens = 64;
+    d.rate = 0;
+    d.on_begin = take_plan;
+    return d;
+}
+
+// In a child, whose memory is its own.
+static figures run_apart(const shape *s, const char *data, const char *base) {
+    int ends[2];
+    figures f = {0};
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct {
+            losses l;
+            figures f;
+        } told = {0};
+        tern_error err;
+        tern_train_desc d = desc_of(s, data, base, &told.l);
+        told.f.status = tern_train(&d, &err);
+        if (told.f.status != TERN_OK) fprintf(stderr, "%s: %s\n", s->name, err.message);
+        told.f.measured = tern_process_memory_max();
+        (void)!write(ends[1], &told.f, sizeof told.f);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    CHECK(read(ends[0], &f, sizeof f) == sizeof f);
+    close(ends[0]);
+    close(ends[1]);
+    return f;
+}
+
+// Seen to fail: without the programs' shared memory, and with each program's own (activations).
+TEST(train_plan_is_what_a_process_then_has) {
+    char data[300], base[400];
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    test_skip("a sanitizer has memory of its own");
+    return;
+#endif
+    make_data(data, sizeof data);
+    snprintf(base, sizeof base, "%s/step-00000002.gguf", test_tmp(shapes[0].name));
+    for (int i = 0; i < N_SHAPES; i++) {
+        figures f = run_apart(&shapes[i], data, base);
+        double ratio = (double)f.planned / (double)f.measured;
+        if (getenv("TERN_TEST_FIGURES"))
+            printf("%s: planned %.1f MB, measured %.1f MB\n", shapes[i].name,
+                   (double)f.planned * 1e-6, (double)f.measured * 1e-6);
+        CHECK_MSG(f.status == TERN_OK && ratio > 0.9 && ratio < 1.1, "%s: %.3f", shapes[i].name,
+                  ratio);
+    }
+}
+
+// Seen to fail: without the check, with advice from the refused size.
+TEST(train_plan_refuses_what_cannot_fit) {
+    static const struct {
+        tern_train_desc own;
+        const char *says;
+    } all[] = {
+        {{.n_layers = 8, .n_embd = 65536, .n_ff = 1 << 20}, "needs a smaller shape (preset"},
+        {{.n_layers = 2, .n_embd = 32, .n_ff = 64, .batch_tokens = 1 << 28}, "micro_tokens of "},
+    };
+    char data[300];
+    losses l;
+    make_data(data, sizeof data);
+    for (int i = 0; i < 2; i++) {
+        tern_train_desc d = small_run(data, test_tmp("train_refused"), &l);
+        tern_error err = {0};
+        d.n_layers = all[i].own.n_layers;
+        d.n_embd = all[i].own.n_embd;
+        d.n_ff = all[i].own.n_ff;
+        if (all[i].own.batch_tokens) d.batch_tokens = d.micro_tokens = all[i].own.batch_tokens;
+        size_t before = tern_mem_get_stats().bytes_now[TERN_MEM_WEIGHTS];
+        tern_mem_reset_max();
+        CHECK(tern_train(&d, &err) == TERN_ERR_MEMORY);
+        CHECK_MSG(strstr(err.message, all[i].says), "%s", err.message);
+        CHECK(tern_mem_get_stats().bytes_max[TERN_MEM_WEIGHTS] < before + (1 << 20));
+    }
+}
