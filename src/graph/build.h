@@ -18,6 +18,7 @@ void tern_g_print_attrs(const tern_node *n, tern_strbuf *out);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
 // Columns of the first output, by the op's row; -1: it has none.
 int64_t tern_g_columns_of(const tern_graph *g, const tern_node *n);
+bool tern_g_has_gradient(const tern_node *n); // a rule in differentiate.c
 // Opens a gap for one node at index i; NULL: out of memory, which the graph does not record.
 tern_node *tern_g_insert(tern_graph *g, size_t i);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);

@@ -66,6 +66,7 @@ int64_t tern_g_columns_of(const tern_graph *g, const tern_node *n) {
     }
     case TERN_COLUMNS_MERGE: return x->cols * n->group;
     case TERN_COLUMNS_MIX: return n->route.n_chosen > 0 ? x->cols / n->route.n_chosen : 0;
+    case TERN_COLUMNS_CHOSEN: return n->route.n_chosen * g->values[n->in[2]].cols;
     case TERN_COLUMNS_WIDTH: return n->windows.width;
     case TERN_COLUMNS_DIGITS: return x->cols * n->digits.n;
     case TERN_COLUMNS_THIRD: return g->values[n->in[2]].cols;

@@ -1,9 +1,7 @@
-// From a model's graph to its loss and its gradient.
-//
-// Reverse-mode differentiation, on the graph itself: for every node y = f(x), last one first, with
-// dy = dLoss/dy known, nodes are appended that compute dx = (df/dx)^T dy. If several nodes read a
-// value, it gets the sum of their gradients. So a backend trains by running a graph, as in
-// inference.
+// The gradient of a graph that ends in a loss (train_graph.c): reverse-mode differentiation, on the
+// graph itself: for every node y = f(x), last one first, with dy = dLoss/dy known, nodes are
+// appended that compute dx = (df/dx)^T dy. If several nodes read a value, it gets the sum of their
+// gradients. So a backend trains by running a graph, as in inference.
 //
 // Per op (all row by row, T rows; W is [n_out, n_in]):
 //   linear        y = x W^T            dx = dy W               dW += dy^T x
@@ -34,212 +32,17 @@
 //                                      dbeta = k^T G u,  dv = beta G^T k,
 //                                      dk = beta G u - e S_(t-1) dv,  G -= k dv^T,
 //                                      dg = e sum (G * S_(t-1)), and e G is left to row t - 1
+//   mix           y = sum_j w_j x_j    dx_j = w_j dy           dw_j = x_j . dy
+//   experts       y_j = x W_e^T        dx = sum_j dy_j W_e     dW_e += sum_t dy_j^T x
+//   route         w_j = s_j c: if normed c = scale / (sum_j s_j + eps), else scale
+//                                      ds_j = c (dw_j - [normed] sum_i dw_i w_i / scale)
+//                 s = softmax(x)       dx = s (ds - s . ds)    of sigmoid: dx = ds s (1 - s)
 //   pool          v = mean of n rows   dx = dv / n; of the last or first row: dx = dv there, else 0
 //   quantize, ternarize: dx = dy       (straight through)
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "graph/build.h"
-
-// ---- To the loss -------------------------------------------------------------------------------
-
-// The node that stores into this state of keys and values.
-static const tern_node *store_of(const tern_graph *g, tern_vid state) {
-    for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_KV_STORE && g->nodes[i].in[2] == state) return &g->nodes[i];
-    return NULL;
-}
-
-// Attention over the cache becomes attention among the rows that fill it.
-static tern_status without_cache(tern_graph *g, tern_node *n, tern_error *err) {
-    const tern_node *store = store_of(g, n->in[1]);
-    if (!store)
-        return tern_fail(err, TERN_ERR_FORMAT, "graph: nothing stores into %s",
-                         g->values[n->in[1]].name);
-    n->op = TERN_OP_ATTENTION_SEQ;
-    n->in[1] = store->in[0];
-    n->in[2] = store->in[1];
-    // For the gradient: log of the sum of each row's exponentials, by head.
-    tern_g_out(g, n, n->in[0], TERN_VALUE_F32, n->attention.n_heads);
-    return TERN_OK;
-}
-
-// Node *i makes a new value, from which `next` makes node *i's old result; *i becomes next's index.
-static tern_status follow(tern_graph *g, size_t *i, tern_node next, tern_error *err) {
-    tern_vid y = g->nodes[*i].out[0];
-    if (tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0 ||
-        !tern_g_insert(g, *i + 1))
-        return tern_fail_memory(err, sizeof *g->nodes);
-    tern_vid between = (tern_vid)g->n_values++;
-    tern_value *v = &g->values[between];
-    *v = g->values[y];
-    v->kind = TERN_VALUE_TEMP;
-    v->producer = (int32_t)*i;
-    snprintf(v->name, sizeof v->name, "%s.%d", tern_op_name(g->nodes[*i].op), (int)between);
-    g->nodes[*i].out[0] = next.in[0] = between;
-    next.layer = g->nodes[*i].layer;
-    next.out[0] = y;
-    next.n_out = 1;
-    g->nodes[++*i] = next;
-    g->values[y].producer = (int32_t)*i;
-    return TERN_OK;
-}
-
-// Convolution over the state becomes convolution among the rows; its bias and its activation become
-// separate nodes. *i: the convolution's index, then the last node's.
-static tern_status without_tail(tern_graph *g, size_t *i, tern_error *err) {
-    tern_node *n = &g->nodes[*i];
-    tern_act_attrs act = n->act;
-    tern_vid bias = tern_node_optional(n, 0);
-    n->op = TERN_OP_DEPTHWISE_CONV_SEQ; // which has no attributes
-    n->n_in = 2;
-    if (bias >= 0)
-        TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_BIAS, .in = {-1, bias}, .n_in = 2}, err));
-    if (act.kind != TERN_ACTIVATION_NONE)
-        TERN_TRY(follow(g, i, (tern_node){.op = TERN_OP_ACT, .act = act, .n_in = 1}, err));
-    return TERN_OK;
-}
-
-// Scores are capped by a separate node.
-static tern_status without_cap(tern_graph *g, size_t *i, tern_error *err) {
-    tern_node *n = &g->nodes[*i];
-    float cap = n->soft_cap;
-    n->soft_cap = 0;
-    return follow(g, i, (tern_node){.op = TERN_OP_CAP, .soft_cap = cap, .n_in = 1}, err);
-}
-
-// A state space and a delta net, likewise, begin each document with zeros.
-static void without_state(tern_node *n) {
-    n->op = n->op == TERN_OP_SSM ? TERN_OP_SSM_SEQ : TERN_OP_DELTA_NET_SEQ;
-    n->n_in = 5;
-}
-
-// Replaces v by w wherever it is read.
-static void redirect(tern_graph *g, tern_vid v, tern_vid w) {
-    for (size_t i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].n_in; k++)
-            if (g->nodes[i].in[k] == v) g->nodes[i].in[k] = w;
-}
-
-// mul(act(gate), up) -> glu: one pass over memory instead of two, and likewise in its gradient.
-static bool becomes_glu(tern_graph *g, tern_node *mul) {
-    for (int side = 0; side < 2; side++) {
-        int32_t p = g->values[mul->in[side]].producer;
-        if (p < 0 || g->nodes[p].op != TERN_OP_ACT) continue;
-        tern_vid up = mul->in[1 - side];
-        *mul = (tern_node){.op = TERN_OP_GLU,
-                           .layer = mul->layer,
-                           .act = g->nodes[p].act,
-                           .in = {g->nodes[p].in[0], up},
-                           .out = {mul->out[0]},
-                           .n_in = 2,
-                           .n_out = 1};
-        return true;
-    }
-    return false;
-}
-
-// Drops the nodes that only inference needs, and those whose results are no longer read, except
-// `kept_value`.
-static void drop_unread(tern_graph *g, tern_vid kept_value) {
-    for (bool again = true; again;) {
-        again = false;
-        size_t kept = 0;
-        for (size_t i = 0; i < g->n_nodes; i++) {
-            const tern_node *n = &g->nodes[i];
-            bool read = n->n_out > 0 && n->out[0] == kept_value;
-            for (size_t j = i + 1; j < g->n_nodes; j++)
-                for (int k = 0; k < g->nodes[j].n_in; k++)
-                    for (int o = 0; o < n->n_out; o++) read |= g->nodes[j].in[k] == n->out[o];
-            if (read && n->op != TERN_OP_KV_STORE) g->nodes[kept++] = *n;
-        }
-        again = kept != g->n_nodes;
-        g->n_nodes = kept;
-    }
-    for (size_t i = 0; i < g->n_values; i++) g->values[i].producer = -1;
-    for (size_t i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].n_out; k++)
-            g->values[g->nodes[i].out[k]].producer = (int32_t)i;
-}
-
-static void add_loss(tern_graph *g, tern_vid logits) {
-    g->values[logits].kind = TERN_VALUE_TEMP;
-    tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
-    tern_node *n = tern_g_node(g, TERN_OP_CROSS_ENTROPY);
-    tern_g_in(g, n, logits);
-    tern_g_in(g, n, targets);
-    tern_vid losses = tern_g_out(g, n, logits, TERN_VALUE_F32, 1);
-    tern_g_out(g, n, logits, TERN_VALUE_F32, 1); // log of the sum of the exponentials
-    n = tern_g_node(g, TERN_OP_SUM_INTO);
-    tern_g_in(g, n, losses);
-    tern_vid sum = tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
-    tern_g_in(g, n, sum);
-}
-
-// Ops of inference become ops of training, for all rows, as far as they lead to `result`.
-static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
-    const char *op = tern_graph_untrainable(g);
-    if (op) return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient", op);
-    tern_dim tokens = tern_g_dim(g, "tokens"), outputs = tern_g_dim(g, "outputs");
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        tern_node *n = &g->nodes[i];
-        if (n->op == TERN_OP_ATTENTION) TERN_TRY(without_cache(g, n, err));
-        if (n->op == TERN_OP_TAKE_ROWS) redirect(g, n->out[0], n->in[0]);
-        if (n->op == TERN_OP_MUL) becomes_glu(g, n);
-        if (n->op == TERN_OP_SSM || n->op == TERN_OP_DELTA_NET) without_state(n);
-        if (n->op == TERN_OP_DEPTHWISE_CONV)
-            TERN_TRY(without_tail(g, &i, err));
-        else if (n->op == TERN_OP_LINEAR && n->soft_cap != 0)
-            TERN_TRY(without_cap(g, &i, err));
-    }
-    drop_unread(g, result);
-    for (size_t i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].n_out; k++) {
-            tern_value *v = &g->values[g->nodes[i].out[k]];
-            if (v->dim == outputs) v->dim = tokens;
-            if (v->type == TERN_VALUE_I8ROWS) v->type = TERN_VALUE_F32;
-        }
-    g->layer = -1;
-    return TERN_OK;
-}
-
-tern_status tern_graph_train(tern_graph *g, tern_error *err) {
-    tern_vid logits = tern_graph_find(g, "logits");
-    TERN_TRY(for_rows(g, logits, err));
-    if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
-    add_loss(g, logits);
-    return tern_graph_check(g, err);
-}
-
-// The graph then ends before its pooling node, which is copied to *pool.
-static tern_status cut_at_pooling(tern_graph *g, tern_node *pool, tern_error *err) {
-    size_t at = 0;
-    while (at < g->n_nodes && g->nodes[at].op != TERN_OP_POOL) at++;
-    if (at == g->n_nodes) return tern_fail(err, TERN_ERR_FORMAT, "graph: it pools nothing");
-    for (size_t i = at; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_LINEAR)
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "graph: products after the pooling have no gradient");
-    *pool = g->nodes[at];
-    g->n_nodes = at;
-    return TERN_OK;
-}
-
-tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_error *err) {
-    tern_node pool = {0};
-    TERN_TRY(cut_at_pooling(g, &pool, err));
-    TERN_TRY(for_rows(g, pool.in[0], err));
-    tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
-    tern_vid vectors = tern_g_named(g, "vectors", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE,
-                                    n_vectors, g->values[pool.in[0]].cols);
-    tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
-    tern_node *n = tern_g_node(g, TERN_OP_POOL_SEQ);
-    if (n) n->pool = pool.pool;
-    tern_g_in(g, n, pool.in[0]);
-    tern_g_in(g, n, targets);
-    tern_g_in(g, n, vectors);
-    return tern_graph_check(g, err);
-}
 
 // ---- Backwards ---------------------------------------------------------------------------------
 
@@ -519,6 +322,44 @@ static void delta_back(gradients *d, const tern_node *f, tern_vid dy) {
     sum_rows(d, f, dx[1], f->in[4]);
 }
 
+static void mix_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_vid x = f->in[0], route = f->in[1];
+    tern_node *n = begin(d, f, TERN_OP_MIX_GRAD);
+    inputs(d, n, (tern_vid[]){x, route, dy}, 3);
+    if (!n) return;
+    n->route = f->route;
+    tern_vid dx = tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols), droute = -1;
+    if (d->reaches[route])
+        droute = tern_g_out(d->g, n, route, TERN_VALUE_F32, d->g->values[route].cols);
+    send(d, x, dx);
+    if (droute >= 0) send(d, route, droute);
+}
+
+static void experts_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_vid x = f->in[0], w = f->in[2], dw = sink(d, w);
+    if (dw >= 0) {
+        tern_node *n = begin(d, f, TERN_OP_EXPERTS_GRAD_W);
+        inputs(d, n, (tern_vid[]){dy, f->in[1], x, dw}, 4);
+        if (n) n->route = f->route;
+    }
+    if (!d->reaches[x]) return;
+    const bool shared = d->g->values[x].cols == d->g->values[w].cols;
+    tern_node *n = begin(d, f, shared ? TERN_OP_EXPERTS_GRAD_SUM : TERN_OP_EXPERTS_GRAD_X);
+    inputs(d, n, (tern_vid[]){dy, f->in[1], w}, 3);
+    if (!n) return;
+    n->route = f->route;
+    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+}
+
+static void route_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_vid x = f->in[0];
+    tern_node *n = begin(d, f, TERN_OP_ROUTE_GRAD);
+    inputs(d, n, (tern_vid[]){x, f->out[0], dy}, 3);
+    if (!n) return;
+    n->route = f->route;
+    send(d, x, tern_g_out(d->g, n, x, TERN_VALUE_F32, d->g->values[x].cols));
+}
+
 static void scale_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], tern_g_scale(d->g, dy, f->scale));
 }
@@ -547,31 +388,7 @@ static gradient_fn gradient_of(const tern_node *n) {
     return rules[n->op];
 }
 
-// Ops that only serve caches or results are replaced or dropped.
-static bool is_replaced(const tern_node *n) {
-    switch (n->op) {
-    case TERN_OP_KV_STORE:
-    case TERN_OP_TAKE_ROWS:
-    case TERN_OP_DEPTHWISE_CONV:
-    case TERN_OP_SSM:
-    case TERN_OP_DELTA_NET:
-    case TERN_OP_TOP_K: return true;
-    case TERN_OP_ATTENTION: return !n->attention.bidirectional;
-    default: return false;
-    }
-}
-
-const char *tern_graph_untrainable(const tern_graph *g) {
-    const tern_node *found = NULL;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const tern_node *n = &g->nodes[i];
-        bool partly = found && found->op == TERN_OP_ATTENTION;
-        if (!gradient_of(n) && !is_replaced(n) && (!found || partly)) found = n;
-    }
-    if (!found) return NULL;
-    if (found->op == TERN_OP_ATTENTION) return "attention to both sides";
-    return tern_op_name(found->op);
-}
+bool tern_g_has_gradient(const tern_node *n) { return gradient_of(n) != NULL; }
 
 static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) {
     bool is_loss = f->op == TERN_OP_CROSS_ENTROPY || f->op == TERN_OP_POOL_SEQ;

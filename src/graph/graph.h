@@ -83,6 +83,7 @@ typedef enum tern_columns_rule {
     TERN_COLUMNS_ROUTE,   // 2 * n_chosen
     TERN_COLUMNS_EXPERTS, // n_chosen times the rows of a part of the third
     TERN_COLUMNS_MIX,     // those of the first over n_chosen
+    TERN_COLUMNS_CHOSEN,  // n_chosen times those of the third
     TERN_COLUMNS_WIDTH,   // those of a window
     TERN_COLUMNS_DIGITS,  // those of the first times the digits of a code
     TERN_COLUMNS_MERGE,   // those of the first times group
@@ -416,7 +417,7 @@ tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_e
 // Merges neighbours into the ops of ops.inc's TERN_OP_FUSED rows; the numbers stay the same.
 tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 
-// ---- Training (differentiate.c) ----------------------------------------------------------------
+// ---- Training (train_graph.c, differentiate.c) -------------------------------------------------
 //
 // A training run has whole documents one after the other: row t belongs to the one that begins at
 // row starts[t] (given with the batch, as positions are in inference), and its position is t -

@@ -168,8 +168,7 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     tern_lora_base *b = t->base;
     TERN_TRY(tern_arch_build(g, t->base->file, t->arch, &t->config, err));
-    TERN_TRY(tern_arch_refuse_unread(t->base->file, t->arch, &t->config, &(const tern_graph *){g},
-                                     1, err));
+    TERN_TRY(tern_arch_check(t->base->file, t->arch, &t->config, err));
     const tern_low_rank adapters = {.rank_of = rank_of, .ctx = t, .scale = SCALE_NAME};
     TERN_TRY(tern_pass_low_rank(g, &adapters, err));
     bool any = false;

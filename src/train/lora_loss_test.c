@@ -134,13 +134,14 @@ static void check_other_world(const char *other, const char *adapter) {
     CHECK_MSG(strstr(err.message, "has factors in its weights"), "%s", err.message);
 }
 
-// Families with state spaces, and Gemma 4, from the folder and from the GGUF that it becomes. Seen
-// to fail: an adapter for pieces of a matrix, which no session loads; from a GGUF's rates, a column
-// there, only the first was read.
+// Families with state spaces, experts or eyes, and Gemma 4, from the folder and from the GGUF that
+// it becomes. Seen to fail: an adapter for pieces of a matrix, which no session loads; from a
+// GGUF's rates, a column there, only the first was read.
 TEST(lora_training_of_the_families_is_what_a_session_computes) {
     static const char *const from[] = {"tests/oracles/granitehybrid", "tests/oracles/falcon_h1",
-                                       "tests/oracles/gemma4"};
-    for (int i = 0; i < 6; i++) {
+                                       "tests/oracles/gemma4",        "tests/oracles/qwen3moe",
+                                       "tests/oracles/lfm2moe",       "tests/oracles/qwen3vl_sees"};
+    for (int i = 0; i < 12; i++) {
         char folder[300], data[300], out[300], adapter[400], gguf[300];
         tern_error err = {0};
         losses l;

@@ -8,7 +8,7 @@ oracle, and 20 of them in reverse. Differences of families_np.py in float64, ext
 steps, have 8 digits, which is checked against half of these steps. Number i of direction k is
 sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the same.
 """
-import json, os, sys
+import json, os, re, sys
 import numpy as np
 import mixed_oracles
 from families_np import family
@@ -16,12 +16,12 @@ from safetensors_np import read_safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2", "qwen2", "ministral3", "granite", "phi3", "hunyuan", "exaone4",
-            "qwen35", "qwen35_grouped", "olmo2", "granitehybrid", "falcon_h1", "gemma4", "ernie4_5", "cohere2")
+            "qwen35", "qwen35_grouped", "qwen3moe", "lfm2moe", "olmo2", "granitehybrid", "falcon_h1", "gemma4", "ernie4_5", "cohere2")
 N_DIRECTIONS, N_SECOND = 4, 20
 
 
-def direction(shape, k):
-    return np.sin((k + 1) * np.arange(1, np.prod(shape) + 1) * 0.7390851).reshape(shape)
+def direction(n, k):
+    return np.sin((k + 1) * np.arange(1, n + 1) * 0.7390851)
 
 
 def loss(model, documents):
@@ -35,15 +35,24 @@ def loss(model, documents):
     return total / n
 
 
-def slope(model, documents, name, d):
-    kept = model.w(name)
+def stacked(names):
+    """Each expert's matrix is a part of one: the names of the parts by its name."""
+    parts = {}
+    for name in names:
+        parts.setdefault(re.sub(r"\.experts\.\d+\.", ".experts.", name), []).append(name)
+    return {name: sorted(x, key=lambda n: [int(i) for i in re.findall(r"\d+", n)]) for name, x in parts.items()}
+
+
+def slope(model, documents, names, k):
+    kept = [model.w(name) for name in names]
+    d = np.split(direction(sum(x.size for x in kept), k), np.cumsum([x.size for x in kept])[:-1])
 
     def difference(step):
         sides = []
         for sign in (1, -1):
-            model.ready[name] = kept + sign * step * d
+            model.ready.update({n: x + sign * step * y.reshape(x.shape) for n, x, y in zip(names, kept, d)})
             sides.append(loss(model, documents))
-        model.ready[name] = kept
+        model.ready.update(zip(names, kept))
         return (sides[0] - sides[1]) / (2 * step)
 
     def extrapolated(step):  # the error of the fourth order remains
@@ -51,7 +60,7 @@ def slope(model, documents, name, d):
 
     step, a, b = 2e-4, np.inf, 0.0
     while abs(a - b) > 2e-9 * (1 + abs(b)):
-        assert step > 2e-6, (name, a, b)
+        assert step > 2e-6, (names, a, b)
         step, a, b = step / 2, extrapolated(step), extrapolated(step / 2)
     return b
 
@@ -64,8 +73,8 @@ def main():  # [NAME...]: which; the others stay as they are
         model = mixed_oracles.CLASSES[case](folder) if case in mixed_oracles.CLASSES else family(folder)
         ids = read_safetensors(os.path.join(folder, "golden.safetensors"))["input_ids"].reshape(-1)
         documents = [ids, ids[:N_SECOND][::-1]]
-        slopes = {name: [slope(model, documents, name, direction(x.shape, k)) for k in range(N_DIRECTIONS)]
-                  for name, x in sorted(model.t.items())}
+        slopes = {name: [slope(model, documents, parts, k) for k in range(N_DIRECTIONS)]
+                  for name, parts in sorted(stacked(model.t).items())}
         out[case] = {"loss": loss(model, documents), "slopes": slopes}
         print("%s: loss %.6f, %d weights" % (case, out[case]["loss"], len(slopes)), flush=True)
     with open(path, "w") as f:

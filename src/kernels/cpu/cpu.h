@@ -34,6 +34,19 @@ static inline tern_cpu_act cpu_act_of(tern_act_kind kind) {
     return TERN_ACT_NONE;
 }
 
+// ---- ops/experts.c, which training reads, too --------------------------------------------------
+
+// Scores of a row's experts, and its route: see tern_route_attrs.
+typedef struct cpu_route_args {
+    const float *x, *bias; // a number for each expert; bias: NULL, or of the choice
+    size_t n_experts;
+    float *scores; // room for them
+} cpu_route_args;
+void cpu_scores_row(const tern_float_kernels *f, const tern_route_attrs *r, const float *x,
+                    size_t n_experts, float *scores);
+void cpu_route_row(const tern_float_kernels *f, const tern_route_attrs *r, const cpu_route_args *a,
+                   float *out);
+
 struct tern_device {
     tern_team *team;
     tern_cpu_kernels kernels;

@@ -21,33 +21,29 @@ static size_t best_of(const float *scores, const float *bias, size_t n, const fl
     return best;
 }
 
-// The numbers of a row, one for each expert.
-typedef struct route_args {
-    const float *x, *bias; // bias: NULL or of the choice
-    size_t n_experts;
-    float *scores; // room
-} route_args;
-
-static void route_row(const tern_float_kernels *f, const tern_node *n, const route_args *a,
-                      float *out) {
-    const float *x = a->x, *bias = a->bias;
-    const size_t n_experts = a->n_experts;
-    float *scores = a->scores;
-    size_t k = (size_t)n->route.n_chosen;
-    float largest, sum = 0;
-    if (n->route.sigmoid) {
+void cpu_scores_row(const tern_float_kernels *f, const tern_route_attrs *r, const float *x,
+                    size_t n_experts, float *scores) {
+    float largest;
+    if (r->sigmoid) {
         f->act(scores, x, n_experts, TERN_ACT_SIGMOID);
     } else {
         float all = f->exp_sum(x, n_experts, &largest);
         f->exp_scaled(scores, x, largest, 1 / all, n_experts);
     }
+}
+
+void cpu_route_row(const tern_float_kernels *f, const tern_route_attrs *r, const cpu_route_args *a,
+                   float *out) {
+    size_t k = (size_t)r->n_chosen;
+    float sum = 0;
+    cpu_scores_row(f, r, a->x, a->n_experts, a->scores);
     for (size_t i = 0; i < k; i++) {
-        size_t best = best_of(scores, bias, n_experts, out, i);
+        size_t best = best_of(a->scores, a->bias, a->n_experts, out, i);
         out[i] = (float)best;
-        out[k + i] = scores[best];
-        sum += scores[best];
+        out[k + i] = a->scores[best];
+        sum += a->scores[best];
     }
-    float factor = n->route.normed ? n->route.scale / (sum + n->route.eps) : n->route.scale;
+    float factor = r->normed ? r->scale / (sum + r->eps) : r->scale;
     for (size_t i = 0; i < k; i++) out[k + i] *= factor;
 }
 
@@ -59,9 +55,9 @@ static void step_route(cpu_run *run, const cpu_step *step, const tern_team *team
     float *y = cpu_value(run, n->out[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++)
-            route_row(kernels(run)->f, n,
-                      &(route_args){x + t * n_experts, bias, n_experts, scratch(run, team)},
-                      y + t * 2 * k);
+            cpu_route_row(kernels(run)->f, &n->route,
+                          &(cpu_route_args){x + t * n_experts, bias, n_experts, scratch(run, team)},
+                          y + t * 2 * k);
 }
 
 static size_t route_scratch(const tern_plan *p, const tern_node *n) {

@@ -6,6 +6,7 @@
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
 //   train_delta.c      the same of a delta net
+//   train_experts.c    mixtures of experts, and their gradients
 //   train_pool.c       a vector of each document, and its gradient
 //   train_contrast.c   the loss of vectors of pairs, and its gradient
 #ifndef TERN_KERNELS_CPU_TRAIN_H
@@ -103,5 +104,9 @@ size_t cpu_train_ssm_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_ssm_part_floats(const tern_program *p, const tern_node *n);
 void cpu_train_delta(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_delta_floats(const tern_program *p, const tern_node *n);
+void cpu_train_route(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_mix(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_experts(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+size_t cpu_train_experts_floats(const tern_program *p, const tern_node *n);
 
 #endif

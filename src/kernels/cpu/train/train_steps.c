@@ -531,6 +531,14 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_SSM_GRAD: return cpu_train_ssm;
     case TERN_OP_DELTA_NET_SEQ:
     case TERN_OP_DELTA_NET_GRAD: return cpu_train_delta;
+    case TERN_OP_ROUTE:
+    case TERN_OP_ROUTE_GRAD: return cpu_train_route;
+    case TERN_OP_EXPERTS:
+    case TERN_OP_EXPERTS_GRAD_X:
+    case TERN_OP_EXPERTS_GRAD_SUM:
+    case TERN_OP_EXPERTS_GRAD_W: return cpu_train_experts;
+    case TERN_OP_MIX:
+    case TERN_OP_MIX_GRAD: return cpu_train_mix;
     case TERN_OP_POOL_SEQ: return cpu_train_pool;
     case TERN_OP_POOL_GRAD: return cpu_train_pool_grad;
     case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
@@ -558,8 +566,15 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_SSM_GRAD: return cpu_train_ssm_floats(p, n);
     case TERN_OP_DELTA_NET_SEQ:
     case TERN_OP_DELTA_NET_GRAD: return cpu_train_delta_floats(p, n);
+    case TERN_OP_EXPERTS:
+    case TERN_OP_EXPERTS_GRAD_X:
+    case TERN_OP_EXPERTS_GRAD_SUM:
+    case TERN_OP_EXPERTS_GRAD_W: return cpu_train_experts_floats(p, n);
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->norm.group;
+    case TERN_OP_ROUTE:
+    case TERN_OP_ROUTE_GRAD:
+    case TERN_OP_MIX:
     case TERN_OP_LAYER_NORM_GRAD:
     case TERN_OP_CAP_GRAD: return (size_t)p->g->values[n->in[0]].cols;
     default: return 0;
