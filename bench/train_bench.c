@@ -6,6 +6,7 @@
 // forward, backward, a step of the optimizer. Prints tokens/s and the floating-point operations of
 // the linears and the attention (6 and 12 a weight or score and token, the causal half counted),
 // then the time of each kind of kernel; on the CPU, also how near the products come to its peak.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,9 +132,10 @@ static tern_status prepare(bench *b) {
     TERN_TRY(b->backend->compile(b->device, &b->graph, b->arrays, n, span, &b->program, &b->err));
     TERN_TRY(b->backend->compile(b->device, &b->update, b->update_arrays, n, span, &b->optimizer,
                                  &b->err));
+    tern_program_bytes bytes = b->backend->program_bytes(b->program);
     printf("%s: opened in %.2f s, compiled in %.2f s, %.0f MB of temporaries\n",
            b->backend->describe(b->device), opened - begin, tern_seconds() - opened,
-           (double)b->backend->program_bytes(b->program) / 1e6);
+           (double)(bytes.own + bytes.shared) / 1e6);
     return TERN_OK;
 }
 
@@ -257,7 +259,7 @@ static void name_kernel(const gpu_train_step *s, char name[48]) {
 }
 
 #define REPEATS 8
-static tern_status time_kernels(bench *b, const tern_program *p, kinds *k) {
+static tern_status time_kernels(bench *b, tern_program *p, kinds *k) {
     float loss;
     for (size_t i = 0; i < p->n_steps; i++) {
         gpu_train_repeat(p, i, 1);
@@ -271,7 +273,9 @@ static tern_status time_kernels(bench *b, const tern_program *p, kinds *k) {
         double seconds = (tern_seconds() - middle - (middle - begin)) / REPEATS;
         char name[48];
         name_kernel(&p->steps[i], name);
-        add_kind(k, name, seconds > 0 ? seconds : 0, p->steps[i].flops * b->o.n_tokens);
+        bool in_head = i >= p->head_first && i < p->head_end && p->piece_rows < b->o.n_tokens;
+        double n_pieces = in_head ? ceil((double)b->o.n_tokens / p->piece_rows) : 1;
+        add_kind(k, name, seconds > 0 ? seconds * n_pieces : 0, p->steps[i].flops * b->o.n_tokens);
     }
     return TERN_OK;
 }

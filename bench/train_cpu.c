@@ -23,34 +23,36 @@ static void name_step(const tern_program *p, const tern_node *n, int32_t n_token
 typedef struct timed_run {
     cpu_train_run run;
     train_step_time *times;
-    size_t n;
+    size_t most;
+    double begin; // of the step that thread 0 is in
 } timed_run;
+
+static void take_time(void *user, size_t i, bool is_last) {
+    (void)is_last; // a step of the head has a time for each piece
+    timed_run *t = user;
+    double end = tern_seconds();
+    if (i < t->most) t->times[i].seconds += end - t->begin;
+    t->begin = end;
+}
 
 static void run_timed(void *ctx, const tern_team *team) {
     timed_run *t = ctx;
     tern_team_barrier(team);
-    double begin = tern_seconds();
-    for (size_t i = 0; i < t->n; i++) {
-        cpu_train_step *s = &t->run.program->steps[i];
-        s->fn(&t->run, s, team);
-        tern_team_barrier(team);
-        if (team->thread != 0) continue;
-        double end = tern_seconds();
-        t->times[i].seconds = end - begin;
-        begin = end;
-    }
+    if (team->thread == 0) t->begin = tern_seconds();
+    cpu_train_walk(&t->run, team, take_time, t);
 }
 
 size_t train_cpu_times(tern_program *p, const tern_train_batch *batch, train_step_time *times,
                        size_t most) {
-    timed_run t = {{p, batch}, times, p->n_steps < most ? p->n_steps : most};
-    for (size_t i = 0; i < t.n; i++) {
+    size_t n = p->n_steps < most ? p->n_steps : most;
+    timed_run t = {{.program = p, .batch = batch}, times, n, 0};
+    for (size_t i = 0; i < n; i++) {
         times[i] = (train_step_time){.seconds = 0};
         name_step(p, p->steps[i].node, batch->n_tokens, &times[i]);
-        atomic_store(&p->steps[i].counter, 0);
     }
+    cpu_train_prepare(p, batch);
     tern_team_run(p->device->team, run_timed, &t);
-    return t.n;
+    return n;
 }
 
 typedef struct peak_run {

@@ -24,5 +24,9 @@ tern_node *tern_g_insert(tern_graph *g, size_t i);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
 // Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.
 tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type type, int64_t cols);
+// Inserts the take_scored before the head that makes these logits (scored.c); returns the logits of
+// the scored rows. Then its gradient, in the rows of `like`.
+tern_vid tern_g_take_scored(tern_graph *g, tern_vid logits);
+tern_vid tern_g_put_scored(tern_graph *g, tern_vid rows, tern_vid like);
 
 #endif

@@ -200,6 +200,11 @@ static void cross_entropy_back(gradients *d, const tern_node *f, tern_vid dy) {
     d->of[f->in[0]] = tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
 }
 
+static void take_scored_back(gradients *d, const tern_node *f, tern_vid dy) {
+    d->g->layer = f->layer;
+    send(d, f->in[0], tern_g_put_scored(d->g, dy, f->in[0]));
+}
+
 // The gradient of the vectors comes from outside.
 static void pool_back(gradients *d, const tern_node *f, tern_vid dy) {
     (void)dy;

@@ -428,9 +428,9 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 // being trained; NULL: none.
 const char *tern_graph_untrainable(const tern_graph *g);
 // Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no states
-// of sequences, all rows scored against the input "targets" (-1: not scored), their losses added to
-// the state "loss" [1]. Quantized activations and ternarized weights become floats of the same
-// values.
+// of sequences, rows scored against the input "targets" (-1: not scored), their losses added to the
+// state "loss" [1]. Quantized activations and ternarized weights become floats of the same values.
+// The head is computed in pieces, see tern_graph_scored.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
 // The same for a graph that pools: it ends in the state "vectors" [n_vectors, columns]; a
 // document's targets are its row there (-1: none). Normalization to length 1 is left to the caller,
@@ -445,6 +445,18 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
 // weight of `g` that has a gradient, with moments in the states "m." and "v." NAME, and zeroes the
 // gradients. The norm's square is in the state "grad_norm2" [1], zeroed first.
 tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err);
+
+// The nodes of the head, [first, end), and the dimension of its values: a device goes over them for
+// one piece of the scored rows after the other (scored.c). end 0: the graph has none.
+typedef struct tern_scored_nodes {
+    size_t first, end;
+    tern_dim dim;
+} tern_scored_nodes;
+tern_scored_nodes tern_graph_scored(const tern_graph *g);
+// Rows of a piece: as many whole steps as let its widest value fit in these bytes, at least one
+// step, at most n_rows.
+int32_t tern_graph_scored_rows(const tern_graph *g, uint64_t bytes, int32_t step, int32_t n_rows);
+int64_t tern_graph_scored_cols(const tern_graph *g); // of that value; 0: there is none
 
 // ---- Memory plan -------------------------------------------------------------------------------
 

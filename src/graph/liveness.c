@@ -43,6 +43,19 @@ static size_t read_until(const tern_graph *g, size_t i) {
     return i;
 }
 
+// Nodes that are run once for each piece of the scored rows: what they read from before, or leave
+// for later, is there in all of their runs.
+static void outlive_pieces(const tern_graph *g, life *lives) {
+    const tern_scored_nodes s = tern_graph_scored(g);
+    const int32_t first = (int32_t)s.first, end = (int32_t)s.end;
+    for (size_t v = 0; v < g->n_values; v++) {
+        life *l = &lives[v];
+        if (g->values[v].dim == s.dim || l->from >= end || l->to < first) continue;
+        if (l->from >= first) l->from = first;
+        if (l->to < end - 1) l->to = end - 1;
+    }
+}
+
 static void find_lives(const tern_graph *g, life *lives) {
     for (size_t v = 0; v < g->n_values; v++) {
         lives[v] = (life){.v = (tern_vid)v, .from = g->values[v].producer, .to = -1};
@@ -90,6 +103,7 @@ tern_status tern_graph_plan_memory(const tern_graph *g, tern_value_bytes_fn valu
         return tern_fail_memory(err, g->n_values * sizeof *lives);
     }
     find_lives(g, lives);
+    if (tern_graph_scored(g).end > 0) outlive_pieces(g, lives);
     size_t n_planned = 0;
     for (size_t v = 0; v < g->n_values; v++) {
         life l = lives[v];

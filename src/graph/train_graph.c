@@ -125,6 +125,7 @@ static void drop_unread(tern_graph *g, tern_vid kept_value) {
 
 static void add_loss(tern_graph *g, tern_vid logits) {
     g->values[logits].kind = TERN_VALUE_TEMP;
+    logits = tern_g_take_scored(g, logits);
     tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_node *n = tern_g_node(g, TERN_OP_CROSS_ENTROPY);
     tern_g_in(g, n, logits);

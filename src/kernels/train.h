@@ -9,9 +9,13 @@
 // run never waits: programs and writes take effect in the order of the calls; a read waits for
 // everything before it. So a host that reads the loss only every tenth step keeps a GPU busy.
 //
+// Logits are computed for the scored rows alone, and in pieces (graph/scored.c): 128 MiB of them on
+// the CPU; 512 MiB on a GPU, or what one binding holds.
+//
 // Results have the same bits in every run on one device: sums have a fixed order. On the CPU they
 // depend neither on the number of threads nor on the instruction set (except float products in
-// bf16, which only one instruction set has). One thread at a time may use a device.
+// bf16, which only one instruction set has) nor on the size of a piece, which is a multiple of the
+// rows that a product adds up in one chain. One thread at a time may use a device.
 #ifndef TERN_KERNELS_TRAIN_H
 #define TERN_KERNELS_TRAIN_H
 
@@ -26,6 +30,7 @@ typedef struct tern_trainer_desc {
     const char *cpu_features; // see tern_model_desc
     bool bf16;                // float products may round their factors to bf16 where that is fast
     const tern_webgpu_desc *webgpu; // NULL: the defaults
+    uint64_t piece_bytes;           // of the logits that are in memory at once, 0: the device's
 } tern_trainer_desc;
 
 // The inputs of a run; a program reads those that its ops need.
@@ -54,6 +59,7 @@ typedef struct tern_train_batch {
 // the shared ones.
 typedef struct tern_program_bytes {
     uint64_t own, shared;
+    uint64_t logits; // of these: of a piece
 } tern_program_bytes;
 
 typedef struct tern_train_backend {

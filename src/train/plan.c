@@ -15,10 +15,10 @@
 
 // Of all programs, for runs of so many tokens of so long sequences.
 static tern_status plan_programs(const tern_trainer *t, int32_t n_rows, int32_t n_span,
-                                 uint64_t *bytes, tern_error *err) {
+                                 uint64_t *bytes, uint64_t *logits, tern_error *err) {
     const tern_train_program *programs[] = {&t->train, &t->update, &t->score};
     uint64_t shared = 0;
-    *bytes = 0;
+    *bytes = *logits = 0;
     for (int i = 0; i < 3; i++) {
         tern_program *p;
         TERN_TRY(
@@ -27,26 +27,10 @@ static tern_status plan_programs(const tern_trainer *t, int32_t n_rows, int32_t 
         t->backend->program_free(p);
         *bytes += b.own;
         if (b.shared > shared) shared = b.shared;
+        if (b.logits > *logits) *logits = b.logits;
     }
     *bytes += shared;
     return TERN_OK;
-}
-
-// What the loss reads and its gradient, for all rows of a run.
-static uint64_t logits_bytes(const tern_trainer *t) {
-    const tern_graph *g = &t->train.graph;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const tern_node *n = &g->nodes[i];
-        tern_vid v = n->op == TERN_OP_CROSS_ENTROPY        ? n->in[0]
-                     : n->op == TERN_OP_CROSS_ENTROPY_GRAD ? n->out[0]
-                                                           : -1;
-        if (v < 0) continue;
-        const tern_value *x = &g->values[v];
-        int64_t rows = x->dim == TERN_DIM_NONE ? x->rows : t->desc.micro_tokens;
-        bytes += (uint64_t)(rows * x->cols) * sizeof(float);
-    }
-    return bytes;
 }
 
 static bool begins_with(const char *name, const char *begin) {
@@ -85,9 +69,9 @@ tern_status tern_plan_memory(tern_trainer *t, tern_error *err) {
     uint64_t largest;
     t->memory = (tern_train_memory){0};
     TERN_TRY(add_arrays(t, &largest, err));
-    TERN_TRY(plan_programs(t, t->desc.micro_tokens, t->desc.seq_len, &t->memory.activations, err));
+    TERN_TRY(plan_programs(t, t->desc.micro_tokens, t->desc.seq_len, &t->memory.activations,
+                           &t->memory.logits, err));
     if (t->contrastive) t->memory.activations += tern_contrastive_bytes(t);
-    t->memory.logits = t->contrastive ? 0 : logits_bytes(t);
     add_host(t, largest);
     return TERN_OK;
 }
@@ -97,8 +81,8 @@ tern_status tern_plan_memory(tern_trainer *t, tern_error *err) {
 // Bytes of the host that a run with other sizes would add to the process; 0: unknown.
 static uint64_t needs(const tern_trainer *t, int32_t n_rows, int32_t n_span) {
     const tern_train_memory *m = &t->memory;
-    uint64_t bytes;
-    if (plan_programs(t, n_rows, n_span, &bytes, NULL) != TERN_OK) return 0;
+    uint64_t bytes, logits;
+    if (plan_programs(t, n_rows, n_span, &bytes, &logits, NULL) != TERN_OK) return 0;
     return m->host - m->process - m->activations + bytes;
 }
 

@@ -153,8 +153,6 @@ static tern_status check_batch(const tern_train_desc *d, tern_error *err) {
 // An adapter's: a tenth of the rates for whole models, and the shape of its base.
 static const tern_train_preset adapter = {.name = "adapter", .rate = 2e-4f, .rate_2 = 1e-4f};
 
-#define LOGITS_MAX ((int64_t)1 << 28) // of a run: the largest array for large vocabularies
-
 static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern_error *err) {
     if (d->preset || d->recipe || d->n_layers || d->n_embd || d->n_heads || d->n_kv_heads ||
         d->n_ff || d->n_context || d->act || d->separate_head)
@@ -171,9 +169,7 @@ static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern
     DEFAULT(d->batch_tokens, 8 * d->seq_len);
     if (d->micro_tokens == 0) {
         int32_t n = d->batch_tokens / d->seq_len, k = n;
-        while (k > 1 && (k * d->seq_len > at_once(d) || k * d->seq_len * c->n_vocab > LOGITS_MAX ||
-                         n % (k * ranks_of(d)) != 0))
-            k--;
+        while (k > 1 && (k * d->seq_len > at_once(d) || n % (k * ranks_of(d)) != 0)) k--;
         d->micro_tokens = k > 0 ? k * d->seq_len : d->seq_len;
     }
     if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;

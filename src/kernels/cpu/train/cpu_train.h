@@ -3,6 +3,7 @@
 //   train_backend.c  the table of functions: device, arrays, programs
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
+//   train_loss.c     the loss, and the rows of which it is one
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
 //   train_delta.c      the same of a delta net
@@ -30,6 +31,7 @@ struct tern_trainer_device {
     tern_team *team;
     tern_cpu_kernels kernels;
     const tern_gemm_kernels *gemm; // of the linears
+    uint64_t piece_bytes;          // of the widest value of the head
     char description[128];
     uint8_t *pool; // temporaries of the program that runs
     uint64_t pool_bytes;
@@ -46,7 +48,8 @@ typedef struct cpu_train_step {
     const tern_node *node;
     int rope;               // index into the program's ropes, or -1
     tern_train_array *done; // this step is the last of the program to add to it, or NULL
-    atomic_size_t counter;  // 0 at the start of a run
+    atomic_size_t counter;  // 0 at the start of a run, and of each piece of it
+    double sum;             // of the pieces so far
 } cpu_train_step;
 
 struct tern_program {
@@ -69,16 +72,42 @@ struct tern_program {
     size_t rope_stride;
     int32_t *documents; // [n_rows + 1]: first row of each document of the batch, then its n_tokens
     size_t n_documents;
+    tern_scored_nodes head; // computed for piece_rows of the scored rows at a time
+    int32_t piece_rows;
+    int32_t *scored; // [n_rows]: the rows of the batch that are scored
+    int32_t *places; // [n_rows]: of each row its index among those, -1: not scored
+    int32_t n_scored;
 };
 enum { CPU_TRAIN_PARTS = 64 };
 
+// Each thread has its own.
 typedef struct cpu_train_run {
     tern_program *program;
     const tern_train_batch *batch;
+    size_t n_rows; // of the values of a step: the batch's tokens, in a piece the piece's
+    size_t first;  // of the piece among the scored rows
 } cpu_train_run;
 
 // Memory of a value.
 float *cpu_train_value(const cpu_train_run *run, tern_vid v);
+// Of the inputs and outputs of a node.
+typedef struct cpu_operands {
+    float *in[TERN_NODE_INPUTS], *out[TERN_NODE_OUTPUTS];
+} cpu_operands;
+static inline cpu_operands cpu_train_operands(const cpu_train_run *run, const tern_node *n) {
+    cpu_operands o = {0};
+    for (int i = 0; i < n->n_in; i++) o.in[i] = cpu_train_value(run, n->in[i]);
+    for (int i = 0; i < n->n_out; i++) o.out[i] = cpu_train_value(run, n->out[i]);
+    return o;
+}
+static inline size_t cpu_train_cols(const cpu_train_run *run, tern_vid v) {
+    return (size_t)run->program->g->values[v].cols;
+}
+enum { CPU_TRAIN_ROW_BLOCK = 16 };
+static inline bool cpu_train_claim_rows(const cpu_train_run *run, cpu_train_step *s, size_t *first,
+                                        size_t *last) {
+    return tern_team_claim(&s->counter, run->n_rows, CPU_TRAIN_ROW_BLOCK, first, last);
+}
 static inline float *cpu_train_scratch(const cpu_train_run *run, const tern_team *team) {
     return run->program->scratch + (size_t)team->thread * run->program->scratch_floats;
 }
@@ -87,6 +116,13 @@ static inline const tern_float_kernels *cpu_train_kernels(const cpu_train_run *r
 }
 
 tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err);
+// Before a run: finds documents and scored rows.
+void cpu_train_prepare(tern_program *p, const tern_train_batch *batch);
+// All steps of a run, for a thread of the team. after, if not NULL, is called by thread 0 when step
+// i is done, once for each of its pieces; is_last: no other follows.
+typedef void (*cpu_train_after)(void *user, size_t i, bool is_last);
+void cpu_train_walk(const cpu_train_run *run, const tern_team *team, cpu_train_after after,
+                    void *user);
 void cpu_train_fill_ropes(tern_program *p);
 
 // The function of an op; NULL: training has none. Floats of scratch that one thread of it needs,
@@ -94,6 +130,11 @@ void cpu_train_fill_ropes(tern_program *p);
 cpu_train_fn cpu_train_fn_for(tern_op op);
 size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
+void cpu_train_take_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_put_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 // Forward and backward.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);

@@ -6,6 +6,10 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
+// Of the logits of a piece: some hundred rows of a large vocabulary, so that the head's weights are
+// read from memory far less often than they are multiplied.
+#define PIECE_BYTES ((uint64_t)128 << 20)
+
 // ---- Device and arrays -------------------------------------------------------------------------
 
 static void device_close(tern_trainer_device *d) {
@@ -26,6 +30,7 @@ static tern_status device_open(tern_trainer_device **out, const tern_trainer_des
         device_close(d);
         return status;
     }
+    d->piece_bytes = desc->piece_bytes ? desc->piece_bytes : PIECE_BYTES;
     d->gemm = desc->bf16 && !desc->cpu_features ? cpu_gemm_bf16() : NULL;
     if (!d->gemm) d->gemm = d->kernels.g;
     int n = d->team->n_threads;
@@ -94,13 +99,17 @@ static void program_free(tern_program *p) {
     tern_free(p->parts);
     tern_free(p->rope_tables);
     tern_free(p->documents);
+    tern_free(p->scored);
+    tern_free(p->places);
     tern_free(p);
 }
 
 static uint64_t value_bytes(const void *ctx, const tern_graph *g, tern_vid v) {
     const tern_program *p = ctx;
     const tern_value *value = &g->values[v];
-    uint64_t rows = value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : (uint64_t)p->n_rows;
+    uint64_t rows = value->dim == TERN_DIM_NONE ? (uint64_t)value->rows
+                    : value->dim == p->head.dim ? (uint64_t)p->piece_rows
+                                                : (uint64_t)p->n_rows;
     return rows * (uint64_t)value->cols * sizeof(float);
 }
 
@@ -148,7 +157,7 @@ static void find_last_steps(tern_program *p) {
 }
 
 // What the program needs besides the pool, in the order in which take_memory takes it.
-enum { SCRATCH, SUMS, PARTS, DOCUMENTS, ROPES, N_BLOCKS };
+enum { SCRATCH, SUMS, PARTS, DOCUMENTS, SCORED, PLACES, ROPES, N_BLOCKS };
 
 static void find_sizes(const tern_program *p, uint64_t bytes[N_BLOCKS]) {
     uint64_t n_threads = (uint64_t)p->device->team->n_threads;
@@ -156,6 +165,7 @@ static void find_sizes(const tern_program *p, uint64_t bytes[N_BLOCKS]) {
     bytes[SUMS] = CPU_TRAIN_PARTS * sizeof *p->sums;
     bytes[PARTS] = CPU_TRAIN_PARTS * (p->part_floats + 1) * sizeof(float);
     bytes[DOCUMENTS] = ((uint64_t)p->n_rows + 1) * sizeof *p->documents;
+    bytes[SCORED] = bytes[PLACES] = ((uint64_t)p->n_rows + 1) * sizeof *p->scored;
     bytes[ROPES] = (p->ropes.n * p->rope_stride + 1) * sizeof(float);
 }
 
@@ -192,6 +202,8 @@ static tern_status take_memory(tern_program *p, tern_error *err) {
     p->sums = blocks[SUMS];
     p->parts = blocks[PARTS];
     p->documents = blocks[DOCUMENTS];
+    p->scored = blocks[SCORED];
+    p->places = blocks[PLACES];
     p->rope_tables = blocks[ROPES];
     return ok ? TERN_OK : tern_fail_memory(err, all);
 }
@@ -204,6 +216,8 @@ static tern_status compile(tern_trainer_device *d, const tern_graph *g,
     tern_program *p = tern_alloc(TERN_MEM_GRAPH, sizeof *p);
     if (!p) return tern_fail_memory(err, sizeof *p);
     *p = (tern_program){.device = d, .g = g, .arrays = arrays, .n_rows = n_rows, .n_span = n_span};
+    p->head = tern_graph_scored(g);
+    p->piece_rows = tern_graph_scored_rows(g, d->piece_bytes, TERN_GEMM_DEPTH, n_rows);
     p->steps = tern_alloc_array(TERN_MEM_GRAPH, g->n_nodes + 1, sizeof *p->steps);
     if (!p->steps) {
         status = tern_fail_memory(err, g->n_nodes * sizeof *p->steps);
@@ -226,7 +240,9 @@ fail:
 
 static tern_program_bytes program_bytes(const tern_program *p) {
     uint64_t bytes[N_BLOCKS];
-    tern_program_bytes all = {.shared = tern_alloc_resident(p->memory.bytes + 64)};
+    uint64_t cols = (uint64_t)tern_graph_scored_cols(p->g);
+    tern_program_bytes all = {.shared = tern_alloc_resident(p->memory.bytes + 64),
+                              .logits = (uint64_t)p->piece_rows * cols * sizeof(float)};
     find_sizes(p, bytes);
     for (int i = 0; i < N_BLOCKS; i++) all.own += tern_alloc_resident(bytes[i]);
     return all;

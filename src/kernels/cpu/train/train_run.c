@@ -61,23 +61,88 @@ static void find_documents(tern_program *p, const tern_train_batch *b) {
     p->documents[p->n_documents] = b->n_tokens;
 }
 
-static void run_steps(void *ctx, const tern_team *team) {
-    cpu_train_run *run = ctx;
-    const tern_train_batch *b = run->batch;
-    for (size_t i = 0; i < run->program->n_steps; i++) {
-        cpu_train_step *s = &run->program->steps[i];
-        s->fn(run, s, team);
-        tern_team_barrier(team);
-        if (team->thread == 0 && s->done && b->on_array) b->on_array(b->user, s->done);
+// Unscored rows have a target below 0, and no logits.
+static void find_scored(tern_program *p, const tern_train_batch *b) {
+    p->n_scored = 0;
+    for (int32_t t = 0; p->head.end > 0 && t < b->n_tokens; t++) {
+        p->places[t] = b->targets[t] >= 0 ? p->n_scored : -1;
+        if (b->targets[t] >= 0) p->scored[p->n_scored++] = t;
     }
+}
+
+typedef struct walk {
+    cpu_train_run run; // of this thread
+    const tern_team *team;
+    cpu_train_after after;
+    void *user;
+} walk;
+
+// A piece without a row has gradients of 0, and nothing else.
+static bool has_work(const walk *w, size_t i) {
+    const tern_program *p = w->run.program;
+    bool in_head = i >= p->head.first && i < p->head.end;
+    return !in_head || w->run.n_rows > 0 || p->steps[i].node->op == TERN_OP_PUT_SCORED;
+}
+
+static void walk_steps(walk *w, size_t first, size_t end, bool is_last) {
+    for (size_t i = first; i < end; i++) {
+        cpu_train_step *s = &w->run.program->steps[i];
+        if (has_work(w, i)) s->fn(&w->run, s, w->team);
+        tern_team_barrier(w->team);
+        if (w->team->thread == 0 && w->after) w->after(w->user, i, is_last);
+    }
+}
+
+// The steps of the head for one piece after the other, at least once.
+static void walk_pieces(walk *w) {
+    tern_program *p = w->run.program;
+    const size_t n = (size_t)p->n_scored, each = (size_t)p->piece_rows;
+    for (size_t at = 0; at == 0 || at < n; at += each) {
+        w->run.first = at;
+        w->run.n_rows = n - at < each ? n - at : each;
+        walk_steps(w, p->head.first, p->head.end, at + each >= n);
+        if (w->team->thread == 0)
+            for (size_t i = p->head.first; i < p->head.end; i++)
+                atomic_store_explicit(&p->steps[i].counter, 0, memory_order_relaxed);
+        tern_team_barrier(w->team);
+    }
+    w->run.first = 0;
+    w->run.n_rows = (size_t)w->run.batch->n_tokens;
+}
+
+void cpu_train_walk(const cpu_train_run *run, const tern_team *team, cpu_train_after after,
+                    void *user) {
+    walk w = {*run, team, after, user};
+    const tern_program *p = run->program;
+    w.run.n_rows = (size_t)run->batch->n_tokens;
+    walk_steps(&w, 0, p->head.first, true);
+    if (p->head.end > 0) walk_pieces(&w);
+    walk_steps(&w, p->head.end, p->n_steps, true);
+}
+
+// Sends what no later step adds to.
+static void tell_of_array(void *user, size_t i, bool is_last) {
+    const cpu_train_run *run = user;
+    const tern_train_batch *b = run->batch;
+    const cpu_train_step *s = &run->program->steps[i];
+    if (is_last && s->done && b->on_array) b->on_array(b->user, s->done);
+}
+
+static void run_steps(void *ctx, const tern_team *team) {
+    cpu_train_walk(ctx, team, tell_of_array, ctx);
+}
+
+void cpu_train_prepare(tern_program *p, const tern_train_batch *batch) {
+    for (size_t i = 0; i < p->n_steps; i++)
+        atomic_store_explicit(&p->steps[i].counter, 0, memory_order_relaxed);
+    find_documents(p, batch);
+    find_scored(p, batch);
 }
 
 tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err) {
     TERN_TRY(check_batch(p, batch, err));
-    for (size_t i = 0; i < p->n_steps; i++)
-        atomic_store_explicit(&p->steps[i].counter, 0, memory_order_relaxed);
-    find_documents(p, batch);
-    cpu_train_run run = {p, batch};
+    cpu_train_prepare(p, batch);
+    cpu_train_run run = {.program = p, .batch = batch};
     tern_team_run(p->device->team, run_steps, &run);
     return TERN_OK;
 }

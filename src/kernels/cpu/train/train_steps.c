@@ -7,17 +7,17 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
-enum { ROW_BLOCK = 16 };
-
-static size_t n_tokens(const cpu_train_run *run) { return (size_t)run->batch->n_tokens; }
-static size_t cols(const cpu_train_run *run, tern_vid v) {
-    return (size_t)run->program->g->values[v].cols;
+typedef cpu_operands operands;
+static operands values_of(const cpu_train_run *run, const tern_node *n) {
+    return cpu_train_operands(run, n);
 }
+static size_t n_rows(const cpu_train_run *run) { return run->n_rows; }
+static size_t cols(const cpu_train_run *run, tern_vid v) { return cpu_train_cols(run, v); }
 static size_t size_of(const cpu_train_run *run, tern_vid v) {
     return (size_t)run->program->g->values[v].rows * cols(run, v);
 }
 static bool claim_rows(const cpu_train_run *run, cpu_train_step *s, size_t *first, size_t *last) {
-    return tern_team_claim(&s->counter, n_tokens(run), ROW_BLOCK, first, last);
+    return cpu_train_claim_rows(run, s, first, last);
 }
 // This thread's share of [0, n), in whole lines of cache.
 static void share(const tern_team *team, size_t n, size_t *first, size_t *last) {
@@ -25,17 +25,6 @@ static void share(const tern_team *team, size_t n, size_t *first, size_t *last) 
     *first = lines * t / threads * 16;
     *last = lines * (t + 1) / threads * 16;
     if (*last > n) *last = n;
-}
-
-// The inputs and outputs of a node.
-typedef struct operands {
-    float *in[TERN_NODE_INPUTS], *out[TERN_NODE_OUTPUTS];
-} operands;
-static operands values_of(const cpu_train_run *run, const tern_node *n) {
-    operands o = {0};
-    for (int i = 0; i < n->n_in; i++) o.in[i] = cpu_train_value(run, n->in[i]);
-    for (int i = 0; i < n->n_out; i++) o.out[i] = cpu_train_value(run, n->out[i]);
-    return o;
 }
 
 // ---- Rows --------------------------------------------------------------------------------------
@@ -156,8 +145,8 @@ static void step_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_tea
     operands o = values_of(run, node);
     bool trained = p->g->values[node->in[3]].kind == TERN_VALUE_STATE;
     size_t row = cols(run, node->out[0]), n = cols(run, node->in[1]);
-    size_t length = part_length(n_tokens(run), ROW_BLOCK), first, last;
-    while (tern_team_claim(&s->counter, n_tokens(run), length, &first, &last)) {
+    size_t length = part_length(n_rows(run), CPU_TRAIN_ROW_BLOCK), first, last;
+    while (tern_team_claim(&s->counter, n_rows(run), length, &first, &last)) {
         float *dw = trained ? p->parts + first / length * p->part_floats : NULL;
         if (dw) memset(dw, 0, n * sizeof *dw);
         for (size_t at = first * row; at < last * row; at += n) {
@@ -179,7 +168,7 @@ static void step_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_tea
     tern_team_barrier(team);
     share(team, n, &first, &last);
     float *dw = o.in[3] + first;
-    for (size_t i = 0; first < last && i * length < n_tokens(run); i++)
+    for (size_t i = 0; first < last && i * length < n_rows(run); i++)
         k->add(dw, dw, p->parts + i * p->part_floats + first, last - first);
 }
 
@@ -250,7 +239,7 @@ static void step_bias_grad(cpu_train_run *run, cpu_train_step *s, const tern_tea
     size_t n = cols(run, s->node->in[0]), first, last;
     share(team, n, &first, &last);
     float *db = o.in[1] + first;
-    for (size_t t = 0; first < last && t < n_tokens(run); t++)
+    for (size_t t = 0; first < last && t < n_rows(run); t++)
         cpu_train_kernels(run)->add(db, db, o.in[0] + t * n + first, last - first);
 }
 
@@ -259,7 +248,7 @@ static void step_embed_grad(cpu_train_run *run, cpu_train_step *s, const tern_te
     operands o = values_of(run, s->node);
     size_t n = cols(run, s->node->in[1]), first, last;
     share(team, n, &first, &last);
-    for (size_t t = 0; t < n_tokens(run); t++) {
+    for (size_t t = 0; t < n_rows(run); t++) {
         float *dw = o.in[2] + (size_t)run->batch->ids[t] * n + first;
         cpu_train_kernels(run)->add(dw, dw, o.in[1] + t * n + first, last - first);
     }
@@ -300,10 +289,10 @@ static void conv_rows(const cpu_train_run *run, const tern_node *n, const operan
            taps = cols(run, n->in[n->op == TERN_OP_DEPTHWISE_CONV_GRAD_W ? 2 : 1]);
     const tern_float_kernels *k = cpu_train_kernels(run);
     for (size_t i = 0; i < p->n_documents; i++) {
-        size_t n_rows = (size_t)(p->documents[i + 1] - p->documents[i]);
+        size_t length = (size_t)(p->documents[i + 1] - p->documents[i]);
         size_t at = (size_t)p->documents[i] * d;
         tern_conv_grad_args grad = {.dy = o->in[0] + at,
-                                    .n_rows = n_rows,
+                                    .n_rows = length,
                                     .n_cols = d,
                                     .n_taps = taps,
                                     .first = first_col,
@@ -324,7 +313,7 @@ static void conv_rows(const cpu_train_run *run, const tern_node *n, const operan
                                   .x_stride = d,
                                   .w = o->in[1],
                                   .state = tail,
-                                  .n_rows = n_rows,
+                                  .n_rows = length,
                                   .n_cols = d,
                                   .n_taps = taps,
                                   .first = first_col,
@@ -337,49 +326,6 @@ static void step_depthwise_conv(cpu_train_run *run, cpu_train_step *s, const ter
     size_t first, last;
     while (tern_team_claim(&s->counter, cols(run, s->node->in[0]), CONV_COLS, &first, &last))
         conv_rows(run, s->node, &o, first, last, cpu_train_scratch(run, team));
-}
-
-// ---- Loss --------------------------------------------------------------------------------------
-
-static void step_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    (void)team;
-    operands o = values_of(run, s->node);
-    size_t n = cols(run, s->node->in[0]), first, last;
-    while (claim_rows(run, s, &first, &last))
-        for (size_t t = first; t < last; t++) {
-            const float *logits = o.in[0] + t * n;
-            int32_t target = run->batch->targets[t];
-            float largest, sum = cpu_train_kernels(run)->exp_sum(logits, n, &largest);
-            float lse = largest + (float)log(sum);
-            o.out[0][t] = target >= 0 ? lse - logits[target] : 0;
-            o.out[1][t] = lse;
-        }
-}
-
-static void step_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    (void)team;
-    operands o = values_of(run, s->node);
-    size_t n = cols(run, s->node->in[0]), first, last;
-    float scale = run->batch->loss_scale;
-    while (claim_rows(run, s, &first, &last))
-        for (size_t t = first; t < last; t++) {
-            float *row = o.out[0] + t * n;
-            int32_t target = run->batch->targets[t];
-            if (target < 0) {
-                memset(row, 0, n * sizeof *row);
-                continue;
-            }
-            cpu_train_kernels(run)->exp_scaled(row, o.in[0] + t * n, o.in[2][t], scale, n);
-            row[target] -= scale;
-        }
-}
-
-static void step_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    if (team->thread != 0) return;
-    operands o = values_of(run, s->node);
-    double sum = 0;
-    for (size_t t = 0; t < n_tokens(run) * cols(run, s->node->in[0]); t++) sum += o.in[0][t];
-    o.in[1][0] += (float)sum;
 }
 
 // ---- Linears -----------------------------------------------------------------------------------
@@ -398,7 +344,7 @@ static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *
     multiply(run, s, team,
              &(cpu_gemm){.transpose_b = !back,
                          .accumulate = back && node->n_in > 2,
-                         .m = n_tokens(run),
+                         .m = n_rows(run),
                          .n = n_out,
                          .k = n_in,
                          .a = o.in[0],
@@ -419,7 +365,7 @@ static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern
                          .accumulate = true,
                          .m = n_out,
                          .n = n_in,
-                         .k = n_tokens(run),
+                         .k = n_rows(run),
                          .a = o.in[0],
                          .lda = n_out,
                          .b = o.in[1],
@@ -541,9 +487,11 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_MIX_GRAD: return cpu_train_mix;
     case TERN_OP_POOL_SEQ: return cpu_train_pool;
     case TERN_OP_POOL_GRAD: return cpu_train_pool_grad;
-    case TERN_OP_CROSS_ENTROPY: return step_cross_entropy;
-    case TERN_OP_CROSS_ENTROPY_GRAD: return step_cross_entropy_grad;
-    case TERN_OP_SUM_INTO: return step_sum_into;
+    case TERN_OP_TAKE_SCORED: return cpu_train_take_scored;
+    case TERN_OP_PUT_SCORED: return cpu_train_put_scored;
+    case TERN_OP_CROSS_ENTROPY: return cpu_train_cross_entropy;
+    case TERN_OP_CROSS_ENTROPY_GRAD: return cpu_train_cross_entropy_grad;
+    case TERN_OP_SUM_INTO: return cpu_train_sum_into;
     case TERN_OP_SQUARES_INTO: return step_squares_into;
     case TERN_OP_ZERO: return step_zero;
     case TERN_OP_EMBED_GRAD: return step_embed_grad;

@@ -11,6 +11,7 @@
     ROW(GPU_TRAIN_NORM_GRAD, "train_rows", "norm_grad", "rrrrww")                                  \
     ROW(GPU_TRAIN_NORM_GRAD_W, "train_rows", "norm_grad_w", "r-r-w-r")                             \
     ROW(GPU_TRAIN_EMBED, "train_elements", "embed", "r--w-r")                                      \
+    ROW(GPU_TRAIN_PUT_SCORED, "train_elements", "put_scored", "r--w-r")                            \
     ROW(GPU_TRAIN_ADD, "train_elements", "add", "rr-w")                                            \
     ROW(GPU_TRAIN_MUL, "train_elements", "mul", "rr-w")                                            \
     ROW(GPU_TRAIN_SCALE, "train_elements", "scale", "r--w")                                        \

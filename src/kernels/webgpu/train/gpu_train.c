@@ -10,6 +10,7 @@ static tern_status gpu_train_open(tern_trainer_device **out, const tern_trainer_
     *out = NULL;
     tern_trainer_device *d = tern_alloc(TERN_MEM_MISC, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
+    d->piece_bytes = desc->piece_bytes;
     tern_status status = gpu_device_new(&d->gpu, desc->webgpu, desc->bf16, err);
     if (status != TERN_OK) {
         tern_free(d);
@@ -119,7 +120,9 @@ tern_status gpu_train_read(tern_train_array *a, uint64_t first, uint64_t n, floa
 // ---- The table ---------------------------------------------------------------------------------
 
 static tern_program_bytes gpu_train_program_bytes(const tern_program *p) {
-    return (tern_program_bytes){.own = p->bytes};
+    uint64_t cols = (uint64_t)tern_graph_scored_cols(&p->g);
+    return (tern_program_bytes){.own = p->bytes,
+                                .logits = (uint64_t)p->piece_rows * cols * sizeof(float)};
 }
 
 const tern_train_backend tern_train_webgpu = {

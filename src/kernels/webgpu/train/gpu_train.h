@@ -18,7 +18,8 @@
 
 struct tern_trainer_device {
     tern_device *gpu;
-    bool rounds; // factors of products to half precision, which the matrix units multiply
+    uint64_t piece_bytes; // of the widest value of the head, 0: the default
+    bool rounds;          // factors of products to half precision, which the matrix units multiply
     char description[256];
 };
 
@@ -29,8 +30,10 @@ struct tern_train_array {
 };
 
 // A number of workgroups: n, times the tokens of the run / `each` rounded up where each is not 0.
-// GPU_EACH_ID: n for each different token of the run.
-#define GPU_EACH_ID UINT32_MAX
+// GPU_EACH_ID: n for each different token of the run. GPU_EACH_ALL + k: as k, of the tokens of the
+// run also in the steps that have rows of a piece.
+#define GPU_EACH_ID  UINT32_MAX
+#define GPU_EACH_ALL (1u << 30)
 typedef struct gpu_count {
     uint32_t n, each;
 } gpu_count;
@@ -54,6 +57,7 @@ typedef struct gpu_slot { // a buffer that temporaries of one size share
 typedef struct gpu_train_uniform { // struct Run of train_run.wgsl
     uint32_t n_tokens, n_ids;
     float loss_scale, unscale, rate, beta1, beta2, eps, decay, clip, correction1, correction2;
+    uint32_t first, n_all;
 } gpu_train_uniform;
 
 struct tern_program {
@@ -63,10 +67,14 @@ struct tern_program {
     int32_t n_rows, n_span;
     int64_t n_ids, n_targets; // bounds of ids and targets; 0: not read
     bool embeds_back;         // rows are sorted by token
+    tern_scored_nodes head;   // computed for piece_rows of the scored rows at a time
+    int32_t piece_rows;
+    size_t head_first, head_end; // the same in steps
     gpu_slot *slots;
     size_t n_slots, slots_capacity;
     wgpu_buffer *buffers; // by value
     wgpu_buffer uniform, ids, targets, spans, order, found;
+    wgpu_buffer taken, places; // rows of a piece; of each row its index among the scored, or -1
     tern_rope_list ropes;
     wgpu_buffer *angles; // by rope
     gpu_train_step *steps;
@@ -74,7 +82,9 @@ struct tern_program {
     uint64_t bytes;
     bool is_plan;                   // no buffers are made, their bytes are counted
     int32_t *host;                  // rows of a run on their way to the device
+    int32_t *scored, *answers;      // [n_rows]: the scored rows of a run, and their targets
     uint32_t n_tokens, n_ids_found; // of the last run
+    gpu_train_uniform of_run;       // likewise
 };
 
 // ---- gpu_train_plan.c --------------------------------------------------------------------------
@@ -87,6 +97,11 @@ void gpu_train_program_free(tern_program *p);
 // and size.
 tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
                               tern_error *err);
+// Most rows of a value with as many as tokens, or as a piece has.
+static inline uint64_t gpu_train_rows(const tern_program *p, tern_vid v) {
+    bool in_piece = p->head.end > 0 && p->g.values[v].dim == p->head.dim;
+    return (uint64_t)(in_piece ? p->piece_rows : p->n_rows);
+}
 // Columns of a row in memory.
 static inline uint64_t gpu_train_stride(int64_t n_cols) { return gpu_round((uint64_t)n_cols, 4); }
 
@@ -114,7 +129,8 @@ bool gpu_train_rounding_works(tern_trainer_device *d);
 // ---- gpu_train_run.c ---------------------------------------------------------------------------
 
 tern_status gpu_train_run(tern_program *p, const tern_train_batch *batch, tern_error *err);
-// For measurements: step i of the program again, `repeats` times, on the batch of the last run.
-void gpu_train_repeat(const tern_program *p, size_t i, int repeats);
+// For measurements: step i of the program again, `repeats` times, on the batch of the last run; of
+// the head, one piece of it.
+void gpu_train_repeat(tern_program *p, size_t i, int repeats);
 
 #endif

@@ -14,9 +14,9 @@ static uint64_t n_numbers(const tern_program *p, tern_vid v) {
 
 // Parts of a reduction over all tokens: as many as keep the device busy, of at least 256 rows.
 #define BUSY_GROUPS 528 // four rounds of what the largest devices run at once
-static uint32_t chunk_of(const tern_program *p, uint64_t tiles) {
+static uint32_t chunk_of(uint64_t n_rows, uint64_t tiles) {
     uint64_t parts = tiles < BUSY_GROUPS ? BUSY_GROUPS / tiles : 1;
-    uint64_t chunk = gpu_round(groups((uint64_t)p->n_rows, parts), 8);
+    uint64_t chunk = gpu_round(groups(n_rows, parts), 8);
     return (uint32_t)(chunk < 256 ? 256 : chunk);
 }
 
@@ -81,8 +81,9 @@ static void add_product(tern_program *p, const tern_node *n) {
 static tern_status add_weight_gradient(tern_program *p, const tern_node *n, tern_error *err) {
     tern_vid dy = n->in[0], x = n->in[1], dw = n->in[2];
     uint64_t m = (uint64_t)p->g.values[dw].rows, k = (uint64_t)p->g.values[dw].cols;
-    uint32_t chunk = chunk_of(p, (uint64_t)groups(m, 128) * groups(k, 128));
-    uint64_t parts = groups((uint64_t)p->n_rows, chunk);
+    uint64_t n_rows = gpu_train_rows(p, dy);
+    uint32_t chunk = chunk_of(n_rows, (uint64_t)groups(m, 128) * groups(k, 128));
+    uint64_t parts = groups(n_rows, chunk);
     wgpu_buffer sums;
     TERN_TRY(gpu_train_scratch(p, 1, parts * m * k * sizeof(float), &sums, err));
     product f = {.m = m,
@@ -255,6 +256,19 @@ static void add_embed(tern_program *p, const tern_node *n) {
     bind_value(p, s, n->in[1]);
     bind_value(p, s, n->out[0]);
     bind(s, p->ids);
+}
+
+// The scored rows of a piece, and back: put_scored goes over all rows of the run.
+static void add_scored(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_PUT_SCORED;
+    uint64_t cols4 = stride4(p, n->out[0]);
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_PUT_SCORED : GPU_TRAIN_EMBED,
+                            fixed(groups(16 * cols4, 256)), each(back ? GPU_EACH_ALL + 16 : 16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "N_ROWS", (double)p->n_rows);
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->out[0]);
+    bind(s, back ? p->places : p->taken);
 }
 
 static void add_embed_gradient(tern_program *p, const tern_node *n) {
@@ -442,6 +456,8 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_GLU: add_elements(p, n, GPU_TRAIN_GLU); break;
     case TERN_OP_ACT_GRAD: add_elements(p, n, GPU_TRAIN_ACT_GRAD); break;
     case TERN_OP_GLU_GRAD: add_elements(p, n, GPU_TRAIN_GLU_GRAD); break;
+    case TERN_OP_TAKE_SCORED:
+    case TERN_OP_PUT_SCORED: add_scored(p, n); break;
     case TERN_OP_CROSS_ENTROPY:
     case TERN_OP_CROSS_ENTROPY_GRAD: add_loss(p, n); break;
     case TERN_OP_SUM_INTO: add_sum(p, n); break;

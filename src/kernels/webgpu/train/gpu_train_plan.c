@@ -77,11 +77,12 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
     return TERN_OK;
 }
 
-// The matrix units write whole tiles, even past the last row.
+#define TILE 128 // rows that the matrix units write at once, even past the last one
+
 static uint64_t bytes_of(const tern_program *p, tern_vid v) {
     const tern_value *value = &p->g.values[v];
     uint64_t rows =
-        value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : gpu_round((uint64_t)p->n_rows, 128);
+        value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : gpu_round(gpu_train_rows(p, v), TILE);
     return gpu_round(rows * gpu_train_stride(value->cols) * sizeof(float), 256);
 }
 
@@ -176,11 +177,16 @@ static tern_status make_inputs(tern_program *p, tern_error *err) {
     TERN_TRY(new_buffer(p, rows * 8, "documents", &p->spans, err));
     TERN_TRY(new_buffer(p, rows * 4, "tokens", &p->order, err));
     TERN_TRY(new_buffer(p, rows * 16, "tokens", &p->found, err));
+    TERN_TRY(new_buffer(p, rows * 4, "rows", &p->taken, err));
+    TERN_TRY(new_buffer(p, rows * 4, "rows", &p->places, err));
     if (p->is_plan) return TERN_OK;
     TERN_TRY(uniform_buffer(p, err));
     size_t n = (size_t)rows * 5 + (p->embeds_back ? (size_t)p->n_ids + 1 : 0);
     p->host = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *p->host);
-    return p->host ? TERN_OK : tern_fail_memory(err, n * sizeof *p->host);
+    p->scored = tern_alloc_array(TERN_MEM_SESSION, (size_t)rows, sizeof *p->scored);
+    p->answers = tern_alloc_array(TERN_MEM_SESSION, (size_t)rows, sizeof *p->answers);
+    bool ok = p->host && p->scored && p->answers;
+    return ok ? TERN_OK : tern_fail_memory(err, n * sizeof *p->host);
 }
 
 // ---- Ropes -------------------------------------------------------------------------------------
@@ -261,6 +267,25 @@ static tern_status make_step(tern_program *p, gpu_train_step *s, tern_error *err
     return gpu_check(gpu, gpu_kernel_entry(s->what.kernel), err);
 }
 
+// Of the logits of a piece: gradients of large heads are read and written once for each.
+#define PIECE_BYTES ((uint64_t)512 << 20)
+
+static void choose_piece(tern_program *p) {
+    uint64_t bytes = p->device->piece_bytes ? p->device->piece_bytes : PIECE_BYTES;
+    uint64_t most = p->device->gpu->binding_bytes_max;
+    p->head = tern_graph_scored(&p->g);
+    p->piece_rows = tern_graph_scored_rows(&p->g, bytes < most ? bytes : most, TILE, p->n_rows);
+}
+
+static tern_status add_nodes(tern_program *p, tern_error *err) {
+    for (size_t i = 0; i < p->g.n_nodes; i++) {
+        if (i == p->head.first) p->head_first = p->n_steps;
+        TERN_TRY(gpu_train_add_node(p, &p->g.nodes[i], err));
+        if (i + 1 == p->head.end) p->head_end = p->n_steps;
+    }
+    return TERN_OK;
+}
+
 #define ROWS_MAX (1 << 18) // row by row kernels take eight in each of 65535 workgroups at most
 
 static tern_status build(tern_program *p, const tern_graph *g, tern_train_array *const *arrays,
@@ -270,6 +295,7 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_train_array 
                          (int)p->n_rows, ROWS_MAX);
     TERN_TRY(tern_graph_copy(&p->g, g, err));
     fuse(&p->g);
+    choose_piece(p);
     p->buffers = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->g.n_values + 1, sizeof *p->buffers);
     if (!p->buffers) return tern_fail_memory(err, p->g.n_values * sizeof *p->buffers);
     TERN_TRY(place_values(p, arrays, err));
@@ -278,7 +304,7 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_train_array 
     size_t steps_max = p->g.n_nodes * GPU_TRAIN_STEPS;
     p->steps = tern_alloc_array(TERN_MEM_GRAPH, steps_max + 1, sizeof *p->steps);
     if (!p->steps) return tern_fail_memory(err, steps_max * sizeof *p->steps);
-    for (size_t i = 0; i < p->g.n_nodes; i++) TERN_TRY(gpu_train_add_node(p, &p->g.nodes[i], err));
+    TERN_TRY(add_nodes(p, err));
     for (size_t i = 0; i < p->n_steps && !p->is_plan; i++)
         TERN_TRY(make_step(p, &p->steps[i], err));
     return TERN_OK;
@@ -310,7 +336,8 @@ void gpu_train_program_free(tern_program *p) {
     for (size_t i = 0; i < p->n_slots; i++) gpu_buffer_free(gpu, GPU_USE_WORK, p->slots[i].buffer);
     for (size_t i = 0; p->angles && i < p->ropes.n; i++)
         gpu_buffer_free(gpu, GPU_USE_WORK, p->angles[i]);
-    wgpu_buffer inputs[] = {p->uniform, p->ids, p->targets, p->spans, p->order, p->found};
+    wgpu_buffer inputs[] = {p->uniform, p->ids,   p->targets, p->spans,
+                            p->order,   p->found, p->taken,   p->places};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         gpu_buffer_free(gpu, GPU_USE_WORK, inputs[i]);
     tern_rope_list_free(&p->ropes);
@@ -320,5 +347,7 @@ void gpu_train_program_free(tern_program *p) {
     tern_free(p->angles);
     tern_free(p->steps);
     tern_free(p->host);
+    tern_free(p->scored);
+    tern_free(p->answers);
     tern_free(p);
 }

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "kernels/webgpu/train/gpu_train.h"
+#include "kernels/webgpu/train/gpu_train_steps.h"
 
 // ---- The batch ---------------------------------------------------------------------------------
 
@@ -78,10 +78,10 @@ static float gradient_scale(const tern_train_batch *b) {
     return exp2f(6 - roundf(log2f(b->loss_scale)));
 }
 
-static void send_uniform(tern_program *p, const tern_train_batch *b, uint32_t n_ids) {
+static void set_uniform(tern_program *p, const tern_train_batch *b, uint32_t n_ids) {
     double step = (double)(b->step > 0 ? b->step : 1);
     float scale = gradient_scale(b);
-    gpu_train_uniform u = {
+    p->of_run = (gpu_train_uniform){
         .n_tokens = (uint32_t)b->n_tokens,
         .n_ids = n_ids,
         .loss_scale = b->loss_scale * scale,
@@ -94,22 +94,46 @@ static void send_uniform(tern_program *p, const tern_train_batch *b, uint32_t n_
         .clip = b->clip,
         .correction1 = (float)(1 / (1 - pow((double)b->beta1, step))),
         .correction2 = (float)(1 / (1 - pow((double)b->beta2, step))),
+        .n_all = (uint32_t)b->n_tokens,
     };
+}
+
+// For the steps that follow: rows of the run, or of a piece that begins with scored row `first`.
+static void send_uniform(tern_program *p, uint32_t first, uint32_t n_tokens) {
+    gpu_train_uniform u = p->of_run;
+    u.first = first;
+    u.n_tokens = p->n_tokens = n_tokens;
     send(p, p->uniform, &u, sizeof u / 4);
+}
+
+// Unscored rows have a target below 0, and no logits. Returns the number of the others.
+static uint32_t send_places(tern_program *p, const tern_train_batch *b) {
+    uint32_t n = 0;
+    for (int32_t t = 0; t < b->n_tokens; t++) {
+        bool is_scored = b->targets[t] >= 0;
+        p->host[t] = is_scored ? (int32_t)n : -1;
+        if (!is_scored) continue;
+        p->scored[n] = t;
+        p->answers[n++] = b->targets[t];
+    }
+    send(p, p->places, p->host, (size_t)b->n_tokens);
+    return n;
 }
 
 // ---- Dispatches --------------------------------------------------------------------------------
 
-static uint32_t count_of(gpu_count c, uint32_t n_tokens, uint32_t n_ids) {
+static uint32_t count_of(gpu_count c, const tern_program *p) {
     if (c.each == 0) return c.n;
-    if (c.each == GPU_EACH_ID) return c.n * n_ids;
-    return c.n * ((n_tokens + c.each - 1) / c.each);
+    if (c.each == GPU_EACH_ID) return c.n * p->n_ids_found;
+    bool all = c.each >= GPU_EACH_ALL;
+    uint32_t each = all ? c.each - GPU_EACH_ALL : c.each;
+    return c.n * groups(all ? p->of_run.n_all : p->n_tokens, each);
 }
 
 static void encode(const tern_program *p, const gpu_train_step *s, wgpu_pass pass) {
     const wgpu_api *a = &p->device->gpu->api;
     uint32_t size[3];
-    for (int i = 0; i < 3; i++) size[i] = count_of(s->grid[i], p->n_tokens, p->n_ids_found);
+    for (int i = 0; i < 3; i++) size[i] = count_of(s->grid[i], p);
     if (size[0] == 0 || size[1] == 0 || size[2] == 0) return;
     a->ComputePassEncoderSetPipeline(pass, s->pipeline);
     a->ComputePassEncoderSetBindGroup(pass, 0, s->group, 0, NULL);
@@ -135,7 +159,24 @@ static void submit(const tern_program *p, size_t first, size_t end, int repeats)
     }
 }
 
-void gpu_train_repeat(const tern_program *p, size_t i, int repeats) {
+// The steps of the head for one piece after the other. At least once: what unscored rows send back
+// is 0.
+static void submit_pieces(tern_program *p, uint32_t n_scored) {
+    const uint32_t most = (uint32_t)p->piece_rows;
+    for (uint32_t at = 0; at == 0 || at < n_scored; at += most) {
+        uint32_t n = n_scored - at < most ? n_scored - at : most;
+        send(p, p->taken, p->scored + at, n);
+        send(p, p->targets, p->answers + at, n);
+        send_uniform(p, at, n);
+        submit(p, p->head_first, p->head_end, 1);
+    }
+    send_uniform(p, 0, p->of_run.n_all);
+}
+
+void gpu_train_repeat(tern_program *p, size_t i, int repeats) {
+    bool in_head = i >= p->head_first && i < p->head_end;
+    uint32_t most = (uint32_t)p->piece_rows, all = p->of_run.n_all;
+    send_uniform(p, 0, in_head && most < all ? most : all);
     submit(p, i, i + 1, repeats);
 }
 
@@ -147,9 +188,17 @@ tern_status gpu_train_run(tern_program *p, const tern_train_batch *b, tern_error
     send_spans(p, b);
     if (b->ids) send(p, p->ids, b->ids, (size_t)b->n_tokens);
     if (b->targets) send(p, p->targets, b->targets, (size_t)b->n_tokens);
-    send_uniform(p, b, p->n_ids_found);
+    set_uniform(p, b, p->n_ids_found);
+    send_uniform(p, 0, p->n_tokens);
     gpu->n_launches++;
-    submit(p, 0, p->n_steps, 1);
+    if (p->head.end == 0)
+        submit(p, 0, p->n_steps, 1);
+    else {
+        uint32_t n_scored = send_places(p, b);
+        submit(p, 0, p->head_first, 1);
+        submit_pieces(p, n_scored);
+        submit(p, p->head_end, p->n_steps, 1);
+    }
     gpu->api.InstanceProcessEvents(gpu->instance); // lets the library free what is done
     return gpu_check(gpu, "training", err);
 }

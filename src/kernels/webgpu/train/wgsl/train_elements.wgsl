@@ -28,6 +28,20 @@ fn embed(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
     let p = place(group, lane);
     if (p.here) { y[p.at] = a[min(ids[p.at / COLS4], N_ROWS - 1u) * COLS4 + p.at % COLS4]; }
 }
+// Rows of a piece (a) to their places in the run; the first piece also clears the unscored ones.
+// ids: of each row of the run, its index among the scored, or -1.
+@compute @workgroup_size(256)
+fn put_scored(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let i = group.x * 256u + lane;
+    let at = group.y * 16u * COLS4 + i;
+    if (i >= 16u * COLS4 || at >= run.n_all * COLS4) { return; }
+    let index = ids[at / COLS4];
+    if (index == 0xffffffffu) {
+        if (run.first == 0u) { y[at] = vec4(0.0); }
+    } else if (index >= run.first && index < run.first + run.n_tokens) {
+        y[at] = a[(index - run.first) * COLS4 + at % COLS4];
+    }
+}
 @compute @workgroup_size(256)
 fn add(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let p = place(group, lane);

@@ -5,7 +5,7 @@
 // large as 1, so that none underflows as a float or a half; the gradients of weights are not
 // scaled: whatever adds to them multiplies by `unscale`.
 struct Run {
-    n_tokens: u32,
+    n_tokens: u32, // rows of a value; in the head, of a piece of the scored ones
     n_ids: u32, // different tokens among them
     loss_scale: f32, // times 1 / unscale
     unscale: f32,
@@ -17,5 +17,7 @@ struct Run {
     clip: f32,
     correction1: f32, // 1 / (1 - beta1^step)
     correction2: f32,
+    first: u32, // of the piece among the scored rows
+    n_all: u32, // tokens of the run
 }
 @group(0) @binding(0) var<uniform> run: Run;
