@@ -16,6 +16,20 @@
     ROW(GPU_TRAIN_MUL, "train_elements", "mul", "rr-w")                                            \
     ROW(GPU_TRAIN_SCALE, "train_elements", "scale", "r--w")                                        \
     ROW(GPU_TRAIN_BIAS, "train_elements", "bias", "rr-w")                                          \
+    ROW(GPU_TRAIN_SCALE_BY, "train_elements", "scale_by", "rr-w")                                  \
+    ROW(GPU_TRAIN_CAP, "train_elements", "cap", "r--w")                                            \
+    ROW(GPU_TRAIN_CAP_GRAD, "train_elements", "cap_grad", "rr-w")                                  \
+    ROW(GPU_TRAIN_SCALE_PIECES, "train_elements", "scale_pieces", "r--w")                          \
+    ROW(GPU_TRAIN_LAYER_NORM, "train_rows", "layer_norm", "rrr-w")                                 \
+    ROW(GPU_TRAIN_LAYER_NORM_GRAD, "train_rows", "layer_norm_grad", "rrr-ww")                      \
+    ROW(GPU_TRAIN_ROUTE, "train_mixture", "route", "rr---w")                                       \
+    ROW(GPU_TRAIN_ROUTE_GRAD, "train_mixture", "route_grad", "r-rr-w")                             \
+    ROW(GPU_TRAIN_MIX, "train_mixture", "mix", "r-r--w")                                           \
+    ROW(GPU_TRAIN_MIX_GRAD, "train_mixture", "mix_grad", "--rr-w")                                 \
+    ROW(GPU_TRAIN_MIX_GRAD_ROUTE, "train_mixture", "mix_grad_route", "r-rr-w")                     \
+    ROW(GPU_TRAIN_EXPERTS, "train_experts", "experts", "rrr-w")                                    \
+    ROW(GPU_TRAIN_EXPERTS_GRAD_X, "train_experts", "experts_grad_x", "-rrrw")                      \
+    ROW(GPU_TRAIN_EXPERTS_GRAD_W, "train_experts", "experts_grad_w", "rr-rw")                      \
     ROW(GPU_TRAIN_BIAS_GRAD, "train_conv", "bias_grad", "--r--w")                                  \
     ROW(GPU_TRAIN_COLUMNS, "train_elements", "columns", "r--w")                                    \
     ROW(GPU_TRAIN_COLUMNS_GRAD, "train_elements", "columns_grad", "r--w")                          \

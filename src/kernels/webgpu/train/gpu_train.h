@@ -2,7 +2,8 @@
 //
 //   gpu_train.c       the device, its arrays, reading and writing
 //   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
-//   gpu_train_ops.c   the dispatches of each op; gpu_train_attention.c those of attention
+//   gpu_train_ops.c   the dispatches of each op; gpu_train_attention.c those of attention,
+//                     gpu_train_mixture.c those of experts
 //   gpu_train_run.c   running a batch
 //   gpu_train_units.c matrix units or not
 //

@@ -132,6 +132,49 @@ static tern_status add_rows(tern_program *p, const tern_node *n, gpu_kernel kern
     return TERN_OK;
 }
 
+// A norm of groups of columns, without a weight, and its gradient.
+static tern_status add_group_norm(tern_program *p, const tern_node *n, tern_error *err) {
+    const bool back = n->op == TERN_OP_GROUP_NORM_GRAD;
+    const tern_vid x = n->in[0];
+    const uint64_t n_rows = (uint64_t)(cols(p, x) / n->norm.group);
+    wgpu_buffer root;
+    if (n->norm.group % 4 != 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a norm of %d columns, and the GPU trains multiples of 4 only",
+                         (int)n->norm.group);
+    gpu_train_step *s = add(p, back ? GPU_TRAIN_NORM_GRAD : GPU_TRAIN_NORM, each(8), fixed(n_rows));
+    set(s, "COLS4", n->norm.group / 4);
+    set(s, "GROUPS", (double)n_rows);
+    set(s, "EPS", (double)n->norm.eps);
+    set(s, "PLAIN", 1);
+    bind_value(p, s, x);
+    bind_value(p, s, x); // no weight
+    if (back) bind_value(p, s, n->in[1]);
+    if (back) bind_value(p, s, n->in[1]); // nothing to add to
+    bind_value(p, s, n->out[0]);
+    if (!back) return TERN_OK;
+    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * n_rows * sizeof(float), &root, err));
+    bind(s, root);
+    return TERN_OK;
+}
+
+static tern_status add_layer_norm(tern_program *p, const tern_node *n, tern_error *err) {
+    if (cols(p, n->in[0]) % 4 != 0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a norm of %lld columns, and the GPU trains multiples of 4 only",
+                         (long long)cols(p, n->in[0]));
+    gpu_train_step *s = add(p, GPU_TRAIN_LAYER_NORM, each(8), fixed(1));
+    set(s, "COLS4", (double)stride4(p, n->in[0]));
+    set(s, "EPS", (double)n->norm.eps);
+    set(s, "PLAIN", n->n_in < 2);
+    set(s, "BIASED", n->n_in > 2);
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->in[n->n_in > 1 ? 1 : 0]);
+    bind_value(p, s, n->in[n->n_in > 2 ? 2 : 0]);
+    bind_value(p, s, n->out[0]);
+    return TERN_OK;
+}
+
 // Tokens whose share of a small weight's gradient is one part, of at most 128.
 static uint32_t tokens_a_part(const tern_program *p) {
     uint32_t chunk = groups((uint64_t)p->n_rows, 128);
@@ -143,8 +186,10 @@ static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_e
     TERN_TRY(check_groups(p, x, w, err));
     uint64_t n_rows = n_groups(p, x, w), cols4 = stride4(p, x) / n_rows;
     wgpu_buffer root, parts;
-    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * n_rows * sizeof(float), &root, err));
-    gpu_train_step *s = add(p, GPU_TRAIN_NORM_GRAD, each(8), fixed(n_rows));
+    TERN_TRY(gpu_train_scratch(p, 1, (uint64_t)p->n_rows * n_rows * 2 * sizeof(float), &root, err));
+    const bool centered = n->op == TERN_OP_LAYER_NORM_GRAD;
+    gpu_train_step *s =
+        add(p, centered ? GPU_TRAIN_LAYER_NORM_GRAD : GPU_TRAIN_NORM_GRAD, each(8), fixed(n_rows));
     set(s, "ADD", n->n_in > 4);
     set(s, "COLS4", (double)cols4);
     set(s, "GROUPS", (double)n_rows);
@@ -152,7 +197,7 @@ static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_e
     bind_value(p, s, x);
     bind_value(p, s, w);
     bind_value(p, s, dy);
-    bind_value(p, s, n->n_in > 4 ? n->in[4] : dy);
+    if (!centered) bind_value(p, s, n->n_in > 4 ? n->in[4] : dy);
     bind_value(p, s, n->out[0]);
     bind(s, root);
     if (dw == w) return TERN_OK; // frozen
@@ -162,6 +207,7 @@ static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_e
     s = add(p, GPU_TRAIN_NORM_GRAD_W, fixed(groups(cols4, 64)), each(chunk));
     set(s, "COLS4", (double)cols4);
     set(s, "GROUPS", (double)n_rows);
+    set(s, "CENTERED", centered);
     set(s, "CHUNK", chunk);
     bind_value(p, s, x);
     bind_value(p, s, dy);
@@ -176,9 +222,27 @@ static void add_elements(tern_program *p, const tern_node *n, gpu_kernel kernel)
     gpu_train_step *s = add(p, kernel, fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
     set(s, "ACT", tern_node_has(n, TERN_ATTRS_ACT) ? n->act.kind : 0);
-    set(s, "FACTOR", tern_node_has(n, TERN_ATTRS_SCALE) ? (double)n->scale : 0);
+    set(s, "FACTOR",
+        tern_node_has(n, TERN_ATTRS_SCALE)      ? (double)n->scale
+        : tern_node_has(n, TERN_ATTRS_SOFT_CAP) ? (double)n->soft_cap
+                                                : 0);
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     for (int i = 0; i < n->n_out; i++) bind_value(p, s, n->out[i]);
+}
+
+static void add_pieces(tern_program *p, const tern_node *n) {
+    static const char *const ends[] = {"END0", "END1", "END2", "END3"};
+    static const char *const factors[] = {"FACTOR0", "FACTOR1", "FACTOR2", "FACTOR3", "FACTOR4"};
+    uint64_t cols4 = stride4(p, n->out[0]);
+    gpu_train_step *s = add(p, GPU_TRAIN_SCALE_PIECES, fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    for (int i = 0, end = 0; i < TERN_PIECES_MAX; i++) {
+        end += n->pieces.widths[i];
+        if (i < 4) set(s, ends[i], end);
+        set(s, factors[i], (double)n->pieces.factors[i]);
+    }
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->out[0]);
 }
 
 static tern_status add_columns(tern_program *p, const tern_node *n, tern_error *err) {
@@ -319,6 +383,8 @@ static void add_sum(tern_program *p, const tern_node *n) {
     gpu_train_step *s = add(p, GPU_TRAIN_SUM_ROWS, fixed(1), fixed(1));
     set(s, "COLS", (double)cols(p, n->in[0]));
     set(s, "LD", (double)stride4(p, n->in[0]) * 4);
+    int32_t from = p->g.values[n->in[0]].producer; // the losses themselves are not scaled
+    set(s, "BACK", from >= 0 && p->g.nodes[from].op != TERN_OP_CROSS_ENTROPY);
     bind_value(p, s, n->in[1]);
     bind_value(p, s, n->in[0]);
 }
@@ -467,7 +533,23 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_ZERO:
     case TERN_OP_ADAMW: add_update(p, n); break;
     case TERN_OP_EMBED_GRAD: add_embed_gradient(p, n); break;
+    case TERN_OP_LAYER_NORM: return add_layer_norm(p, n, err);
+    case TERN_OP_LAYER_NORM_GRAD:
     case TERN_OP_RMS_NORM_GRAD: return add_norm_gradient(p, n, err);
+    case TERN_OP_GROUP_NORM:
+    case TERN_OP_GROUP_NORM_GRAD: return add_group_norm(p, n, err);
+    case TERN_OP_SCALE_BY: add_elements(p, n, GPU_TRAIN_SCALE_BY); break;
+    case TERN_OP_SCALE_PIECES: add_pieces(p, n); break;
+    case TERN_OP_CAP: add_elements(p, n, GPU_TRAIN_CAP); break;
+    case TERN_OP_CAP_GRAD: add_elements(p, n, GPU_TRAIN_CAP_GRAD); break;
+    case TERN_OP_ROUTE: gpu_train_add_route(p, n); break;
+    case TERN_OP_ROUTE_GRAD: gpu_train_add_route_gradient(p, n); break;
+    case TERN_OP_MIX: gpu_train_add_mix(p, n); break;
+    case TERN_OP_MIX_GRAD: gpu_train_add_mix_gradient(p, n); break;
+    case TERN_OP_EXPERTS: return gpu_train_add_experts(p, n, err);
+    case TERN_OP_EXPERTS_GRAD_X:
+    case TERN_OP_EXPERTS_GRAD_SUM: return gpu_train_add_experts_gradient(p, n, err);
+    case TERN_OP_EXPERTS_GRAD_W: return gpu_train_add_experts_weights(p, n, err);
     default:
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "the GPU cannot train with the op %s",
                          tern_op_name(n->op));

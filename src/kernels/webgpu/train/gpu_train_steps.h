@@ -34,4 +34,13 @@ static inline uint64_t stride4(const tern_program *p, tern_vid v) {
 tern_status gpu_train_add_attention(tern_program *p, const tern_node *n, tern_error *err);
 tern_status gpu_train_add_attention_gradient(tern_program *p, const tern_node *n, tern_error *err);
 
+// Mixtures of experts (gpu_train_mixture.c).
+void gpu_train_add_route(tern_program *p, const tern_node *n);
+void gpu_train_add_route_gradient(tern_program *p, const tern_node *n);
+void gpu_train_add_mix(tern_program *p, const tern_node *n);
+void gpu_train_add_mix_gradient(tern_program *p, const tern_node *n);
+tern_status gpu_train_add_experts(tern_program *p, const tern_node *n, tern_error *err);
+tern_status gpu_train_add_experts_gradient(tern_program *p, const tern_node *n, tern_error *err);
+tern_status gpu_train_add_experts_weights(tern_program *p, const tern_node *n, tern_error *err);
+
 #endif

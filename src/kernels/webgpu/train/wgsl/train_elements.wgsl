@@ -81,6 +81,50 @@ fn columns_grad(@builtin(workgroup_id) group: vec3<u32>,
     if (taken || !ADD) { y[p.at] = dx; }
 }
 @compute @workgroup_size(256)
+fn scale_by(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = a[p.at] * b[0].x; }
+}
+@compute @workgroup_size(256)
+fn cap(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (p.here) { y[p.at] = capped_by(FACTOR, a[p.at]); }
+}
+// a: x, b: the gradient of its cap.
+@compute @workgroup_size(256)
+fn cap_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (!p.here) { return; }
+    let t = capped_by(FACTOR, a[p.at]) / FACTOR;
+    y[p.at] = (1.0 - t * t) * b[p.at];
+}
+// A factor for each of up to five pieces of the columns.
+override END0: u32;
+override END1: u32;
+override END2: u32;
+override END3: u32;
+override FACTOR0: f32;
+override FACTOR1: f32;
+override FACTOR2: f32;
+override FACTOR3: f32;
+override FACTOR4: f32;
+fn factor_of(i: u32) -> f32 {
+    if (i < END0) { return FACTOR0; }
+    if (i < END1) { return FACTOR1; }
+    if (i < END2) { return FACTOR2; }
+    if (i < END3) { return FACTOR3; }
+    return FACTOR4;
+}
+@compute @workgroup_size(256)
+fn scale_pieces(@builtin(workgroup_id) group: vec3<u32>,
+                @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (!p.here) { return; }
+    let i = 4u * (p.at % COLS4);
+    let factors = vec4(factor_of(i), factor_of(i + 1u), factor_of(i + 2u), factor_of(i + 3u));
+    y[p.at] = a[p.at] * factors;
+}
+@compute @workgroup_size(256)
 fn act(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let p = place(group, lane);
     if (p.here) { y[p.at] = activate(ACT, a[p.at]); }

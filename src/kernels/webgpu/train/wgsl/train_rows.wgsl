@@ -3,15 +3,19 @@
 override COLS4: u32; // of a row, a multiple of 4 columns
 override GROUPS: u32 = 1u;
 override EPS: f32;
-override ADD: bool;   // to the gradient: what else x got
+override ADD: bool = false; // to the gradient: what else x got
 override CHUNK: u32; // tokens whose share of dw is one part
+override PLAIN: bool = false;    // a norm without a weight
+override BIASED: bool = false; // a LayerNorm with a bias, which lies in dy
+override CENTERED: bool = false; // dw of a LayerNorm
 
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> w: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> dy: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> residual: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> y: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> root: array<f32>; // 1 / sqrt(mean x^2 + eps)
+// 1 / sqrt(mean x^2 + eps) of each row; then, of a LayerNorm, where x is centered, the means
+@group(0) @binding(6) var<storage, read_write> root: array<f32>;
 @group(0) @binding(7) var<storage, read> root_of: array<f32>;
 
 fn row_of(group: vec3<u32>, lane: u32) -> u32 {
@@ -20,6 +24,10 @@ fn row_of(group: vec3<u32>, lane: u32) -> u32 {
 fn n_rows() -> u32 { return run.n_tokens * GROUPS; }
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
+fn weight(i: u32) -> vec4<f32> {
+    if (PLAIN) { return vec4(1.0); }
+    return w[i];
+}
 fn inverse_root(sum: f32) -> f32 { return 1.0 / sqrt(sum / f32(4u * COLS4) + EPS); }
 
 fn norm_of(row: u32, lane: u32) -> f32 {
@@ -38,7 +46,7 @@ fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     let r = norm_of(base, lane);
     if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
-        y[row * COLS4 + i] = x[row * COLS4 + i] * r * w[i];
+        y[row * COLS4 + i] = x[row * COLS4 + i] * r * weight(i);
     }
 }
 
@@ -91,7 +99,7 @@ fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     var sums = vec4(0.0);
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         let v = x[base * COLS4 + i];
-        sums += vec4(dot(v, v), dot(v, dy[base * COLS4 + i] * w[i]), 0.0, 0.0);
+        sums += vec4(dot(v, v), dot(v, dy[base * COLS4 + i] * weight(i)), 0.0, 0.0);
     }
     sums = sum_of_32(lane, sums);
     let r = inverse_root(sums.x);
@@ -99,11 +107,64 @@ fn norm_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_
     if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         let at = row * COLS4 + i;
-        var dx = r * (dy[at] * w[i] - x[at] * along);
+        var dx = r * (dy[at] * weight(i) - x[at] * along);
         if (ADD) { dx += residual[at]; }
         y[at] = dx;
     }
     if (lane % 32u == 0u) { root[row] = r; }
+}
+
+fn mean_of(row: u32, lane: u32) -> f32 {
+    var sum = vec4(0.0);
+    for (var i = lane % 32u; i < COLS4; i += 32u) { sum += x[row * COLS4 + i]; }
+    return total(sum_of_32(lane, sum)) / f32(4u * COLS4);
+}
+
+@compute @workgroup_size(256)
+fn layer_norm(@builtin(workgroup_id) group: vec3<u32>,
+              @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
+    let mean = mean_of(base, lane);
+    var squares = vec4(0.0);
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        let v = x[base * COLS4 + i] - mean;
+        squares = fma(v, v, squares);
+    }
+    let r = inverse_root(total(sum_of_32(lane, squares)));
+    if (row >= n_rows()) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        var v = (x[row * COLS4 + i] - mean) * r * weight(i);
+        if (BIASED) { v += dy[i]; }
+        y[row * COLS4 + i] = v;
+    }
+}
+
+// dx = r (g - mean(g) - x r^2 (x . g) / n) with the centered x, g = dy w.
+@compute @workgroup_size(256)
+fn layer_norm_grad(@builtin(workgroup_id) group: vec3<u32>,
+                   @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
+    let mean = mean_of(base, lane);
+    var sums = vec4(0.0);
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        let v = x[base * COLS4 + i] - mean;
+        let g = dy[base * COLS4 + i] * weight(i);
+        sums += vec4(dot(v, v), dot(v, g), total(g), 0.0);
+    }
+    sums = sum_of_32(lane, sums);
+    let r = inverse_root(sums.x);
+    let along = r * r * sums.y / f32(4u * COLS4);
+    let g_mean = sums.z / f32(4u * COLS4);
+    if (row >= n_rows()) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        let at = row * COLS4 + i;
+        y[at] = r * (dy[at] * weight(i) - g_mean - (x[at] - mean) * along);
+    }
+    if (lane % 32u != 0u) { return; }
+    root[row] = r;
+    root[n_rows() + row] = mean;
 }
 
 // Part z of dw = sum over the rows of its CHUNK tokens of dy x r. Grid: (COLS4 / 64, T / CHUNK).
@@ -116,7 +177,9 @@ fn norm_grad_w(@builtin(workgroup_id) group: vec3<u32>,
     var sum = vec4(0.0);
     if (i < COLS4) {
         for (var row = group.y * CHUNK * GROUPS + lane / 64u; row < end; row += 4u) {
-            sum = fma(dy[row * COLS4 + i], x[row * COLS4 + i] * root_of[row], sum);
+            var v = x[row * COLS4 + i];
+            if (CENTERED) { v -= root_of[n_rows() + row]; }
+            sum = fma(dy[row * COLS4 + i], v * root_of[row], sum);
         }
     }
     slots[lane] = sum;

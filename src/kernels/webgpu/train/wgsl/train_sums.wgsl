@@ -6,6 +6,7 @@ override COLS: u32;  // of a value of T rows
 override LD: u32;
 override CHUNK: u32; // tokens that a part stands for
 override DECAYS: bool;
+override BACK: bool; // a sum of gradients of values
 override PARTS: u32; // of a sum over a whole array, at most 64
 
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
@@ -66,7 +67,8 @@ fn sum_rows(@builtin(local_invocation_index) lane: u32) {
         for (var i = 0u; i < COLS; i++) { sum += rows[t * LD + i]; }
     }
     let all = workgroup_sum_max(lane, sum, 0.0).x;
-    if (lane == 0u) { state[0] += all; }
+    if (lane != 0u) { return; }
+    if (BACK) { state[0] += all * run.unscale; } else { state[0] += all; }
 }
 
 // The gradient y += sum of its parts of N4 vec4, one for each CHUNK tokens. Grid: (N4 / 64).
