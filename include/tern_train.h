@@ -161,6 +161,13 @@ typedef enum tern_schedule {
     TERN_SCHEDULE_CONSTANT,
 } tern_schedule;
 
+// On a GPU ADAMW alone.
+typedef enum tern_optimizer {
+    TERN_OPTIMIZER_ADAMW = 0,
+    TERN_OPTIMIZER_ADAMW8BIT, // moments of 8 bits, a quarter of the memory
+    TERN_OPTIMIZER_MUON,      // for the matrices of layers; AdamW, with the same rate, for the rest
+} tern_optimizer;
+
 // How documents become windows of seq_len tokens. A document attends to itself alone in all of
 // them.
 typedef enum tern_packing {
@@ -262,6 +269,7 @@ typedef struct tern_train_desc {
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
     int64_t n_steps;               // 0: 1000; a resumed run keeps its number
     tern_schedule schedule;
+    tern_optimizer optimizer;
     float rate, rate_2;       // peak learning rates of the first and second stage, 0: the preset's
     int64_t n_warmup;         // warm-up steps, 0: a twentieth, at most 375
     float weight_decay, clip; // 0: 0.1 and 1; negative: none

@@ -444,7 +444,21 @@ tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_err
 // An empty graph becomes one optimizer step: clips all gradients to a common norm, updates every
 // weight of `g` that has a gradient, with moments in the states "m." and "v." NAME, and zeroes the
 // gradients. The norm's square is in the state "grad_norm2" [1], zeroed first.
-tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err);
+// Other than AdamW: 8-bit moments are blocks of TERN_ADAMW8_FLOATS floats for TERN_ADAMW8_BLOCK
+// numbers, of weights with TERN_ADAMW8_LEAST and more; Muon is for the matrices of layers, which
+// have one moment "m.", and AdamW for the rest.
+typedef enum tern_update_kind {
+    TERN_UPDATE_ADAMW = 0,
+    TERN_UPDATE_ADAMW8,
+    TERN_UPDATE_MUON,
+} tern_update_kind;
+enum {
+    TERN_ADAMW8_BLOCK = 256,
+    TERN_ADAMW8_FLOATS = 1 + TERN_ADAMW8_BLOCK / 4,
+    TERN_ADAMW8_LEAST = 4096,
+};
+tern_status tern_graph_optimizer(const tern_graph *g, tern_update_kind kind, tern_graph *update,
+                                 tern_error *err);
 
 // The nodes of the head, [first, end), and the dimension of its values: a device goes over them for
 // one piece of the scored rows after the other (scored.c). end 0: the graph has none.

@@ -14,7 +14,50 @@ static void simple_node(tern_graph *g, tern_op op, tern_vid a, tern_vid b) {
     if (b >= 0) tern_g_in(g, n, b);
 }
 
-tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_error *err) {
+// Whether a layer multiplies with this weight, perhaps rounded: no table, no head, no experts.
+static bool is_hidden_matrix(const tern_graph *g, tern_vid w) {
+    const tern_value *v = &g->values[w];
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        bool reads = n->n_in > 1 && n->in[1] == w;
+        if (n->op == TERN_OP_EMBED && reads) return false;
+        if (n->op == TERN_OP_LINEAR && reads && n->layer < 0) return false;
+    }
+    return v->is_matrix && !v->is_table && v->parts <= 1 && v->rows > 1 && v->cols > 1;
+}
+
+static tern_op op_for(const tern_graph *g, tern_update_kind kind, tern_vid w) {
+    const tern_value *v = &g->values[w];
+    if (kind == TERN_UPDATE_ADAMW8 && v->rows * v->cols >= TERN_ADAMW8_LEAST) return TERN_OP_ADAMW8;
+    return kind == TERN_UPDATE_MUON && is_hidden_matrix(g, w) ? TERN_OP_MUON : TERN_OP_ADAMW;
+}
+
+static tern_vid blocks_like(tern_graph *g, const char *prefix, const tern_value *w) {
+    char name[GRAD_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s", prefix, w->name);
+    int64_t n_blocks = (w->rows * w->cols + TERN_ADAMW8_BLOCK - 1) / TERN_ADAMW8_BLOCK;
+    return tern_g_named(g, name, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, n_blocks,
+                        TERN_ADAMW8_FLOATS);
+}
+
+static void update_weight(tern_graph *update, tern_op op, const tern_value *w, tern_vid grad,
+                          tern_vid norm2) {
+    tern_vid (*moment)(tern_graph * g, const char *prefix, const tern_value *w) =
+        op == TERN_OP_ADAMW8 ? blocks_like : state_like;
+    tern_vid weight = tern_g_named(update, w->name, TERN_VALUE_WEIGHT, TERN_VALUE_F32,
+                                   TERN_DIM_NONE, w->rows, w->cols);
+    tern_vid m = moment(update, "m.", w), v = op == TERN_OP_MUON ? -1 : moment(update, "v.", w);
+    tern_node *n = tern_g_node(update, op);
+    tern_g_in(update, n, weight);
+    tern_g_in(update, n, grad);
+    tern_g_in(update, n, m);
+    if (v >= 0) tern_g_in(update, n, v);
+    tern_g_in(update, n, norm2);
+    if (n) n->decays = w->is_matrix || w->is_table;
+}
+
+tern_status tern_graph_optimizer(const tern_graph *g, tern_update_kind kind, tern_graph *update,
+                                 tern_error *err) {
     tern_vid norm2 =
         tern_g_named(update, "grad_norm2", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
     simple_node(update, TERN_OP_ZERO, norm2, -1);
@@ -29,13 +72,7 @@ tern_status tern_graph_optimizer(const tern_graph *g, tern_graph *update, tern_e
                 simple_node(update, TERN_OP_SQUARES_INTO, grad, norm2);
                 continue;
             }
-            tern_vid weight = tern_g_named(update, w->name, TERN_VALUE_WEIGHT, TERN_VALUE_F32,
-                                           TERN_DIM_NONE, w->rows, w->cols);
-            tern_vid in[] = {weight, grad, state_like(update, "m.", w), state_like(update, "v.", w),
-                             norm2};
-            tern_node *n = tern_g_node(update, TERN_OP_ADAMW);
-            for (int k = 0; k < 5; k++) tern_g_in(update, n, in[k]);
-            if (n) n->decays = w->is_matrix || w->is_table;
+            update_weight(update, op_for(g, kind, (tern_vid)i), w, grad, norm2);
             simple_node(update, TERN_OP_ZERO, grad, -1);
         }
     return tern_graph_check(update, err);

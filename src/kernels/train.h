@@ -46,7 +46,8 @@ typedef struct tern_train_batch {
     // min(1, clip / sqrt(grad_norm2)) where clip > 0:
     //   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
     //   w = w - rate (m / (1 - b1^step) / (sqrt(v / (1 - b2^step)) + eps) + decay w)
-    float rate, beta1, beta2, eps, decay, clip;
+    // muon: see train_weights.c; momentum is its alone.
+    float rate, beta1, beta2, eps, decay, clip, momentum;
     int64_t step;
     // Called after the run's last op that adds to this array: data-parallel training sends it while
     // the backward pass continues. May be NULL. The GPU never calls it: its arrays are read after

@@ -179,7 +179,7 @@ static tern_status sum_slots(tern_trainer *t, part of, uint32_t **sums, size_t *
         if (!is_in(t, s, of) && !(of == MAIN && is_in(t, s, MOMENTS))) continue;
         tern_status status = slot_data(t, s, &data, err);
         uint64_t n_data = s->n_rows * s->n_cols;
-        if (status == TERN_OK && !tern_all_finite(data, n_data))
+        if (status == TERN_OK && !s->is_packed && !tern_all_finite(data, n_data))
             status = tern_fail(err, TERN_ERR_DEVICE,
                                "train: %s holds a number that is not finite "
                                "after step %lld: no checkpoint of it is written",
@@ -205,14 +205,22 @@ static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, part of, te
     return tern_gguf_writer_finish(w, err);
 }
 
+// Packed numbers are bytes in a file.
+static tern_dtype type_of(const tern_slot *s) {
+    return s->is_packed ? TERN_DTYPE_I8 : TERN_DTYPE_F32;
+}
+static uint64_t n_cols_of(const tern_slot *s) {
+    return s->is_packed ? s->n_cols * sizeof(float) : s->n_cols;
+}
+
 static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, part of) {
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
-        const uint64_t ne[] = {s->n_cols, s->n_rows};
+        const uint64_t ne[] = {n_cols_of(s), s->n_rows};
         char name[80];
         if (!is_in(t, s, of)) continue;
         file_name(s, name, sizeof name);
-        TERN_TRY(tern_gguf_declare(w, name, TERN_DTYPE_F32, s->n_rows > 1 ? 2 : 1, ne));
+        TERN_TRY(tern_gguf_declare(w, name, type_of(s), s->n_rows > 1 ? 2 : 1, ne));
     }
     return TERN_OK;
 }
@@ -345,7 +353,7 @@ static tern_status find_numbers(const tern_file *file, const tern_slot *s, const
     double sum;
     file_name(s, name, sizeof name);
     const tern_tensor *x = tern_file_tensor(file, name);
-    if (!x || x->type != TERN_DTYPE_F32 || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows)
+    if (!x || x->type != type_of(s) || x->ne[0] != n_cols_of(s) || x->ne[1] != s->n_rows)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape", file->path,
                          name);
     TERN_TRY(tern_blob_hold(&x->data, out, err));
@@ -354,7 +362,7 @@ static tern_status find_numbers(const tern_file *file, const tern_slot *s, const
         (double)tern_crc32(0, out->data, (size_t)x->bytes) != sum)
         status =
             tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path, name);
-    else if (!tern_all_finite(out->data, s->n_rows * s->n_cols))
+    else if (!s->is_packed && !tern_all_finite(out->data, s->n_rows * s->n_cols))
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite",
                            file->path, name);
     if (status != TERN_OK) tern_blob_release(out);

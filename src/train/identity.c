@@ -12,6 +12,8 @@
 
 static const char *const recipes[] = {"bitnet", "paper", "llama"};
 static const char *const schedules[] = {"auto", "two-stage", "cosine", "constant"};
+// Checkpoints from before there was a choice have the first.
+static const char *const optimizers[] = {"", ", adamw8bit", ", muon"};
 
 // "8867123 tokens, 3f2a91c0": the shards' checksums stand for their contents.
 static void put_data(tern_strbuf *out, const char *key, const tern_token_set *set,
@@ -55,11 +57,12 @@ static void put_float(tern_strbuf *out, const char *key, float value) {
 static void put_course(tern_strbuf *out, const tern_trainer *t) {
     const tern_train_desc *d = &t->desc;
     tern_strbuf_printf(out,
-                       ",\"seq_len\":%d,\"batch_tokens\":%d,\"schedule\":\"%s\","
+                       ",\"seq_len\":%d,\"batch_tokens\":%d,\"schedule\":\"%s%s\","
                        "\"warmup\":%lld,\"seed\":\"%llu\",\"in_order\":%s,\"assistant_only\":%s",
                        d->seq_len, d->batch_tokens, schedules[d->schedule],
-                       (long long)t->wished_warmup, (unsigned long long)d->seed,
-                       d->in_order ? "true" : "false", d->assistant_only ? "true" : "false");
+                       optimizers[d->optimizer], (long long)t->wished_warmup,
+                       (unsigned long long)d->seed, d->in_order ? "true" : "false",
+                       d->assistant_only ? "true" : "false");
     put_float(out, "rate", d->rate);
     put_float(out, "rate_2", d->rate_2);
     put_float(out, "weight_decay", d->weight_decay);

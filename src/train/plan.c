@@ -108,7 +108,10 @@ static void advise(const tern_trainer *t, char *out, size_t size) {
     }
     for (; !t->contrastive && seq_len >= 64 && !tokens; seq_len /= 2)
         tokens = fitting_tokens(t, seq_len);
-    if (tokens)
+    uint64_t bytes = t->memory.host - t->memory.process - t->memory.optimizer / 4 * 3;
+    if (!d->optimizer && !t->memory.device && bytes <= t->memory.host_available)
+        snprintf(out, size, "optimizer adamw8bit would fit");
+    else if (tokens)
         snprintf(out, size, "seq_len of %d with micro_tokens of %d would fit", seq_len * 2, tokens);
     else if (t->base)
         snprintf(out, size, "it needs a smaller base, or a machine with more");

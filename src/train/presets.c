@@ -241,6 +241,7 @@ tern_status tern_train_check(const tern_train_desc *desc, tern_error *err) {
     TERN_NEED_ENUM(desc->recipe, TERN_RECIPE_LLAMA);
     TERN_NEED_ENUM(desc->schedule, TERN_SCHEDULE_CONSTANT);
     TERN_NEED_ENUM(desc->packing, TERN_PACKING_NONE);
+    TERN_NEED_ENUM(desc->optimizer, TERN_OPTIMIZER_MUON);
     TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
     return TERN_OK;
 }

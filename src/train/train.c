@@ -164,6 +164,7 @@ static tern_status run_step(loop *l) {
     b.beta1 = 0.9f;
     b.beta2 = 0.95f;
     b.eps = 1e-8f;
+    b.momentum = 0.95f;
     b.clip = t->desc.clip;
     b.step = step;
     TERN_TRY(t->backend->run(t->update.program, &b, l->err));

@@ -57,18 +57,20 @@ TEST(training_learns_and_writes_a_model_that_runs) {
     }
 }
 
-TEST(training_resumes_to_the_same_bits_after_being_killed) {
+static void check_resumes(tern_optimizer optimizer, int n_kills) {
     char data[300], whole[300], cut[300];
     tern_error err;
     losses l;
     make_data(data, sizeof data);
-    snprintf(whole, sizeof whole, "%s", test_tmp("train_whole"));
-    snprintf(cut, sizeof cut, "%s", test_tmp("train_cut"));
+    snprintf(whole, sizeof whole, "%s%d", test_tmp("train_whole"), (int)optimizer);
+    snprintf(cut, sizeof cut, "%s%d", test_tmp("train_cut"), (int)optimizer);
     tern_train_desc d = small_run(data, whole, &l);
+    d.optimizer = optimizer;
     REQUIRE_OK(tern_train(&d, &err), err);
     d = small_run(data, cut, &l);
+    d.optimizer = optimizer;
     d.resume = true;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < n_kills; i++) {
         pid_t child = fork();
         if (child == 0) {
             tern_train(&d, &err);
@@ -78,6 +80,7 @@ TEST(training_resumes_to_the_same_bits_after_being_killed) {
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
     }
+    d.n_threads = 1;
     REQUIRE_OK(tern_train(&d, &err), err);
     for (int step = 4; step <= 60; step += 4)
         CHECK_MSG(loss_of_log(whole, step) == loss_of_log(cut, step), "step %d: %.9g and %.9g",
@@ -91,6 +94,29 @@ TEST(training_resumes_to_the_same_bits_after_being_killed) {
     CHECK(best && again && n[0] == n[1] && memcmp(best, again, n[0]) == 0);
     free(best);
     free(again);
+}
+
+TEST(training_resumes_to_the_same_bits_after_being_killed) {
+    check_resumes(TERN_OPTIMIZER_ADAMW, 6);
+}
+
+// Seen to fail: with moments that are not kept.
+TEST(training_resumes_with_every_optimizer) {
+    check_resumes(TERN_OPTIMIZER_ADAMW8BIT, 4);
+    check_resumes(TERN_OPTIMIZER_MUON, 4);
+    char data[300], out[300];
+    tern_error err;
+    losses l;
+    make_data(data, sizeof data);
+    snprintf(out, sizeof out, "%s%d", test_tmp("train_cut"), (int)TERN_OPTIMIZER_MUON);
+    tern_train_desc d = small_run(data, out, &l);
+    d.resume = true;
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT); // another optimizer's run
+    CHECK_MSG(strstr(err.message, "schedule is two-stage, muon there and two-stage here"), "%s",
+              err.message);
+    d.device = "webgpu";
+    d.optimizer = TERN_OPTIMIZER_MUON;
+    CHECK(tern_train(&d, &err) == TERN_ERR_UNSUPPORTED && strstr(err.message, "on a GPU"));
 }
 
 TEST(training_knows_its_best_validation) {

@@ -165,13 +165,18 @@ static tern_status build_graphs(tern_trainer *t, tern_error *err) {
                             : tern_graph_train(g, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, g, err));
     TERN_TRY(differentiate(t, g, err));
-    TERN_TRY(tern_graph_optimizer(g, &t->update.graph, err));
+    const tern_update_kind kind = (tern_update_kind)t->desc.optimizer;
+    TERN_TRY(tern_graph_optimizer(g, kind, &t->update.graph, err));
     TERN_TRY(add_slots(t, g, err));
     TERN_TRY(add_slots(t, &t->update.graph, err));
     TERN_TRY(add_slots(t, &t->score.graph, err));
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_TERNARIZE)
             tern_trainer_slot(t, g->values[g->nodes[i].in[0]].name)->is_ternary = true;
+    const tern_graph *u = &t->update.graph;
+    for (size_t i = 0; i < u->n_nodes; i++)
+        for (int k = 2; u->nodes[i].op == TERN_OP_ADAMW8 && k < 4; k++)
+            tern_trainer_slot(t, u->values[u->nodes[i].in[k]].name)->is_packed = true;
     return TERN_OK;
 }
 
@@ -352,6 +357,10 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
     else
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: device \"%s\": expected cpu or webgpu",
                          name);
+    if (t->desc.optimizer && t->backend != &tern_train_cpu)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "train: on a GPU the optimizer is adamw: muon and adamw8bit are computed "
+                         "by the CPU alone");
     return t->backend->open(&t->device,
                             &(tern_trainer_desc){.n_threads = t->desc.n_threads,
                                                  .cpu_features = t->desc.cpu_features,

@@ -66,6 +66,7 @@ typedef struct tern_slot {
     bool is_weight, is_matrix;
     bool is_ternary; // a master weight that is rounded in use
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
+    bool is_packed;  // bytes, not floats: 8-bit moments
 } tern_slot;
 
 // The least loss of held-out text, its step, and how many validations came after it: part of a

@@ -7,6 +7,10 @@ The loss is the mean of -log p of what follows, over two documents side by side:
 oracle, and 20 of them in reverse. Differences of families_np.py in float64, extrapolated from two
 steps, have 8 digits, which is checked against half of these steps. Number i of direction k is
 sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the same.
+
+Also tests/oracles/optimizers.json: weights after steps of Muon and of AdamW with 8-bit moments, for
+src/kernels/cpu/train/train_weights_test.c. Weights begin as direction 0 times 0.1, the gradient of step k is
+direction k; the formulas are those of train_weights.c, in float64.
 """
 import json, os, re, sys
 import numpy as np
@@ -65,7 +69,54 @@ def slope(model, documents, names, k):
     return b
 
 
+RATE, DECAY, N_STEPS, BLOCK = 0.02, 0.1, 3, 256
+
+
+def muon(shape):
+    w, m = 0.1 * direction(shape, 0), np.zeros(shape)
+    for k in range(1, N_STEPS + 1):
+        m = 0.95 * m + direction(shape, k)
+        x = direction(shape, k) + 0.95 * m
+        x /= np.linalg.norm(x) + 1e-7
+        for _ in range(5):
+            square = x @ x.T
+            x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+        w = (1 - RATE * DECAY) * w - RATE * 0.2 * np.sqrt(max(shape)) * x
+    return w
+
+
+def packed(x, most):  # as a byte for each number and the largest one of a block give it back
+    out = np.empty_like(x)
+    for at in range(0, x.size, BLOCK):
+        block = x[at:at + BLOCK]
+        largest = np.abs(block).max()
+        codes = np.rint(most * np.sqrt(np.sqrt(np.abs(block) / largest)))
+        if most == 255:
+            codes = np.maximum(codes, block > 0)
+        out[at:at + BLOCK] = np.sign(block) * largest * (codes / most) ** 4
+    return out
+
+
+def adamw8(n):
+    w, m, v = 0.1 * direction(n, 0), np.zeros(n), np.zeros(n)
+    for k in range(1, N_STEPS + 1):
+        g = direction(n, k)
+        m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
+        w = (1 - RATE * DECAY) * w - RATE * (m / (1 - 0.9 ** k)) / (np.sqrt(v / (1 - 0.95 ** k)) + 1e-8)
+        m, v = packed(m, 127), packed(v, 255)
+    return w
+
+
+def write_optimizers():
+    out = {"%dx%d" % shape: muon(shape).reshape(-1).tolist() for shape in ((5, 3), (4, 18), (16, 16))}
+    out["adamw8"] = adamw8(4196)[::53].tolist()
+    with open(os.path.join(HERE, "..", "oracles", "optimizers.json"), "w") as f:
+        json.dump(out, f, indent=0)
+        f.write("\n")
+
+
 def main():  # [NAME...]: which; the others stay as they are
+    write_optimizers()
     path = os.path.join(HERE, "..", "oracles", "family_gradients.json")
     out = json.load(open(path)) if sys.argv[1:] else {}
     for case in sys.argv[1:] or FAMILIES:

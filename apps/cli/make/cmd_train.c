@@ -257,7 +257,8 @@ static int plot(const command *self, int argc, char **argv) {
 
 // Options whose targets in the desc have other types than the parser's.
 typedef struct train_args {
-    int recipe, schedule, packing, n_layers, n_embd, n_heads, n_kv_heads, n_ff, n_context, seq_len;
+    int recipe, schedule, packing, optimizer, n_layers, n_embd, n_heads, n_kv_heads, n_ff,
+        n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
     int checkpoint_every, keep, patience, batch_pairs, valid_pairs, pooling;
     int32_t sizes[8];
@@ -268,6 +269,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->recipe = (tern_recipe)a->recipe;
     d->schedule = (tern_schedule)a->schedule;
     d->packing = (tern_packing)a->packing;
+    d->optimizer = (tern_optimizer)a->optimizer;
     d->n_layers = a->n_layers;
     d->n_embd = a->n_embd;
     d->n_heads = a->n_heads;
@@ -377,6 +379,8 @@ int cmd_train(const command *self, int argc, char **argv) {
          "computed at once (4096, on a GPU 32768)", 1},
         {0, "schedule", OPTION_CHOICE, &a.schedule, "auto|two-stage|cosine|constant",
          "of the rate (ternary: two-stage, float: cosine)"},
+        {0, "optimizer", OPTION_CHOICE, &a.optimizer, "adamw|adamw8bit|muon",
+         "moments of 8 bits; Muon for the matrices of layers (adamw)"},
         {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate", 0, 10},
         {0, "rate-2", OPTION_NUMBER, &d.rate_2, "R", "of the second stage", 0, 10},
         {0, "warmup", OPTION_COUNT, &a.n_warmup, "N", "steps in which the rate rises"},

@@ -19,6 +19,7 @@ Paths = Union[Path, Iterable[Path]]
 RECIPES = (("bitnet", c.TERN_RECIPE_BITNET), ("paper", c.TERN_RECIPE_PAPER), ("llama", c.TERN_RECIPE_LLAMA))
 SCHEDULES = (("auto", c.TERN_SCHEDULE_AUTO), ("two-stage", c.TERN_SCHEDULE_TWO_STAGE), ("cosine", c.TERN_SCHEDULE_COSINE),
              ("constant", c.TERN_SCHEDULE_CONSTANT))
+OPTIMIZERS = (("adamw", c.TERN_OPTIMIZER_ADAMW), ("adamw8bit", c.TERN_OPTIMIZER_ADAMW8BIT), ("muon", c.TERN_OPTIMIZER_MUON))
 PACKINGS = (("wrapped", c.TERN_PACKING_WRAPPED), ("bfd", c.TERN_PACKING_BFD), ("none", c.TERN_PACKING_NONE))
 
 
@@ -120,6 +121,7 @@ class TrainOptions(TypedDict, total=False):
     batch_tokens: Optional[int]  # of a step
     micro_tokens: Optional[int]  # computed at once
     schedule: Optional[Literal["auto", "two-stage", "cosine", "constant"]]
+    optimizer: Optional[Literal["adamw", "adamw8bit", "muon"]]
     rate: Optional[float]  # peak learning rates of both stages
     rate_2: Optional[float]
     warmup: Optional[int]
@@ -144,7 +146,7 @@ class TrainOptions(TypedDict, total=False):
 
 MEMBERS = {"layers": "n_layers", "embd": "n_embd", "heads": "n_heads", "kv_heads": "n_kv_heads", "ff": "n_ff",
            "context": "n_context", "steps": "n_steps", "warmup": "n_warmup", "threads": "n_threads"}
-CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "packing": PACKINGS, "pooling": POOLING}
+CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "packing": PACKINGS, "optimizer": OPTIMIZERS, "pooling": POOLING}
 MOST = {ctypes.c_int32: INT_MAX, ctypes.c_int: INT_MAX, ctypes.c_int64: 2**63 - 1, ctypes.c_uint64: 2**64 - 1}
 
 

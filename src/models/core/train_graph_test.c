@@ -161,7 +161,7 @@ static tern_status rig_make(rig *r, const tern_train_backend *backend, const ter
     else
         TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
-    TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
+    TERN_TRY(tern_graph_optimizer(&r->graph, TERN_UPDATE_ADAMW, &r->update, &r->err));
     TERN_TRY(backend->open(&r->device, desc, &r->err));
     r->arrays = tern_alloc_array(TERN_MEM_GRAPH, r->graph.n_values, sizeof *r->arrays);
     r->update_arrays = tern_alloc_array(TERN_MEM_GRAPH, r->update.n_values, sizeof *r->arrays);

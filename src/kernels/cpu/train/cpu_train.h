@@ -4,6 +4,7 @@
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
 //   train_loss.c     the loss, and the rows of which it is one
+//   train_weights.c  those that read or change a weight: rounding, optimizers
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
 //   train_delta.c      the same of a delta net
@@ -67,6 +68,8 @@ struct tern_program {
     double *sums; // [CPU_TRAIN_PARTS]
     float *parts; // [CPU_TRAIN_PARTS][part_floats]
     size_t part_floats;
+    float *shared; // [shared_floats]
+    size_t shared_floats;
     tern_rope_list ropes;
     float *rope_tables; // per rope: cos [n_span][n_rot/2], sin the same, minus sin the same
     size_t rope_stride;
@@ -115,6 +118,24 @@ static inline const tern_float_kernels *cpu_train_kernels(const cpu_train_run *r
     return run->program->device->kernels.f;
 }
 
+// How many numbers a weight or an array has.
+static inline size_t cpu_train_size(const cpu_train_run *run, tern_vid v) {
+    const tern_value *value = &run->program->g->values[v];
+    return (size_t)value->rows * (size_t)value->cols;
+}
+// This thread's share of [0, n), in whole lines of cache.
+static inline void cpu_train_share(const tern_team *team, size_t n, size_t *first, size_t *last) {
+    size_t lines = (n + 15) / 16, threads = (size_t)team->n_threads, t = (size_t)team->thread;
+    *first = lines * t / threads * 16;
+    *last = lines * (t + 1) / threads * 16;
+    if (*last > n) *last = n;
+}
+// Parts of [0, n), CPU_TRAIN_PARTS at most, of at least `least` each.
+static inline size_t cpu_train_part_length(size_t n, size_t least) {
+    size_t length = (n + CPU_TRAIN_PARTS - 1) / CPU_TRAIN_PARTS;
+    return length > least ? length : least;
+}
+
 tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, tern_error *err);
 // Before a run: finds documents and scored rows.
 void cpu_train_prepare(tern_program *p, const tern_train_batch *batch);
@@ -135,6 +156,14 @@ void cpu_train_put_scored(cpu_train_run *run, cpu_train_step *s, const tern_team
 void cpu_train_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+// Floats that all threads share during one step.
+size_t cpu_train_shared_floats(const tern_program *p, const tern_node *n);
+void cpu_train_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_squares(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_zero(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_adamw(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_adamw8(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_muon(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 // Forward and backward.
 void cpu_train_attention(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_attention_floats(const tern_program *p, const tern_node *n);

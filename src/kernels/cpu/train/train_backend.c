@@ -97,6 +97,7 @@ static void program_free(tern_program *p) {
     tern_free(p->scratch);
     tern_free(p->sums);
     tern_free(p->parts);
+    tern_free(p->shared);
     tern_free(p->rope_tables);
     tern_free(p->documents);
     tern_free(p->scored);
@@ -137,6 +138,8 @@ static tern_status make_steps(tern_program *p, tern_error *err) {
         if (floats > p->scratch_floats) p->scratch_floats = floats;
         floats = (cpu_train_part_floats(p, n) + 15) / 16 * 16;
         if (floats > p->part_floats) p->part_floats = floats;
+        floats = cpu_train_shared_floats(p, n);
+        if (floats > p->shared_floats) p->shared_floats = floats;
     }
     return TERN_OK;
 }
@@ -157,13 +160,14 @@ static void find_last_steps(tern_program *p) {
 }
 
 // What the program needs besides the pool, in the order in which take_memory takes it.
-enum { SCRATCH, SUMS, PARTS, DOCUMENTS, SCORED, PLACES, ROPES, N_BLOCKS };
+enum { SCRATCH, SUMS, PARTS, SHARED, DOCUMENTS, SCORED, PLACES, ROPES, N_BLOCKS };
 
 static void find_sizes(const tern_program *p, uint64_t bytes[N_BLOCKS]) {
     uint64_t n_threads = (uint64_t)p->device->team->n_threads;
     bytes[SCRATCH] = n_threads * (p->scratch_floats + 16) * sizeof(float);
     bytes[SUMS] = CPU_TRAIN_PARTS * sizeof *p->sums;
     bytes[PARTS] = CPU_TRAIN_PARTS * (p->part_floats + 1) * sizeof(float);
+    bytes[SHARED] = p->shared_floats * sizeof(float);
     bytes[DOCUMENTS] = ((uint64_t)p->n_rows + 1) * sizeof *p->documents;
     bytes[SCORED] = bytes[PLACES] = ((uint64_t)p->n_rows + 1) * sizeof *p->scored;
     bytes[ROPES] = (p->ropes.n * p->rope_stride + 1) * sizeof(float);
@@ -201,6 +205,7 @@ static tern_status take_memory(tern_program *p, tern_error *err) {
     p->scratch = blocks[SCRATCH];
     p->sums = blocks[SUMS];
     p->parts = blocks[PARTS];
+    p->shared = blocks[SHARED];
     p->documents = blocks[DOCUMENTS];
     p->scored = blocks[SCORED];
     p->places = blocks[PLACES];

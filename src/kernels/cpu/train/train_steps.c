@@ -13,18 +13,8 @@ static operands values_of(const cpu_train_run *run, const tern_node *n) {
 }
 static size_t n_rows(const cpu_train_run *run) { return run->n_rows; }
 static size_t cols(const cpu_train_run *run, tern_vid v) { return cpu_train_cols(run, v); }
-static size_t size_of(const cpu_train_run *run, tern_vid v) {
-    return (size_t)run->program->g->values[v].rows * cols(run, v);
-}
 static bool claim_rows(const cpu_train_run *run, cpu_train_step *s, size_t *first, size_t *last) {
     return cpu_train_claim_rows(run, s, first, last);
-}
-// This thread's share of [0, n), in whole lines of cache.
-static void share(const tern_team *team, size_t n, size_t *first, size_t *last) {
-    size_t lines = (n + 15) / 16, threads = (size_t)team->n_threads, t = (size_t)team->thread;
-    *first = lines * t / threads * 16;
-    *last = lines * (t + 1) / threads * 16;
-    if (*last > n) *last = n;
 }
 
 // ---- Rows --------------------------------------------------------------------------------------
@@ -113,12 +103,6 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
     }
 }
 
-// Parts of [0, n), CPU_TRAIN_PARTS at most, of at least `least` each.
-static size_t part_length(size_t n, size_t least) {
-    size_t length = (n + CPU_TRAIN_PARTS - 1) / CPU_TRAIN_PARTS;
-    return length > least ? length : least;
-}
-
 // y = x minus its mean; y may be x.
 static void center(float *y, const float *x, size_t n) {
     double sum = 0;
@@ -145,7 +129,7 @@ static void step_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_tea
     operands o = values_of(run, node);
     bool trained = p->g->values[node->in[3]].kind == TERN_VALUE_STATE;
     size_t row = cols(run, node->out[0]), n = cols(run, node->in[1]);
-    size_t length = part_length(n_rows(run), CPU_TRAIN_ROW_BLOCK), first, last;
+    size_t length = cpu_train_part_length(n_rows(run), CPU_TRAIN_ROW_BLOCK), first, last;
     while (tern_team_claim(&s->counter, n_rows(run), length, &first, &last)) {
         float *dw = trained ? p->parts + first / length * p->part_floats : NULL;
         if (dw) memset(dw, 0, n * sizeof *dw);
@@ -166,7 +150,7 @@ static void step_norm_grad(cpu_train_run *run, cpu_train_step *s, const tern_tea
     }
     if (!trained) return;
     tern_team_barrier(team);
-    share(team, n, &first, &last);
+    cpu_train_share(team, n, &first, &last);
     float *dw = o.in[3] + first;
     for (size_t i = 0; first < last && i * length < n_rows(run); i++)
         k->add(dw, dw, p->parts + i * p->part_floats + first, last - first);
@@ -237,7 +221,7 @@ static void step_pieces(cpu_train_run *run, cpu_train_step *s, const tern_team *
 static void step_bias_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
     size_t n = cols(run, s->node->in[0]), first, last;
-    share(team, n, &first, &last);
+    cpu_train_share(team, n, &first, &last);
     float *db = o.in[1] + first;
     for (size_t t = 0; first < last && t < n_rows(run); t++)
         cpu_train_kernels(run)->add(db, db, o.in[0] + t * n + first, last - first);
@@ -247,7 +231,7 @@ static void step_bias_grad(cpu_train_run *run, cpu_train_step *s, const tern_tea
 static void step_embed_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     operands o = values_of(run, s->node);
     size_t n = cols(run, s->node->in[1]), first, last;
-    share(team, n, &first, &last);
+    cpu_train_share(team, n, &first, &last);
     for (size_t t = 0; t < n_rows(run); t++) {
         float *dw = o.in[2] + (size_t)run->batch->ids[t] * n + first;
         cpu_train_kernels(run)->add(dw, dw, o.in[1] + t * n + first, last - first);
@@ -374,70 +358,6 @@ static void step_linear_grad_w(cpu_train_run *run, cpu_train_step *s, const tern
                          .ldc = n_in});
 }
 
-// ---- Weights -----------------------------------------------------------------------------------
-
-// Long sums of floats are cut in pieces that are added in double.
-enum { PIECE = 4096 };
-
-static double sum_piece(const cpu_train_run *run, tern_op op, const float *x, size_t n) {
-    const tern_float_kernels *k = cpu_train_kernels(run);
-    return op == TERN_OP_TERNARIZE ? k->sum_abs(x, n) : k->dot(x, x, n);
-}
-
-// Sum of |x| (ternarize) or of squares over a whole weight, for every thread; a barrier inside.
-static double team_sum(cpu_train_run *run, cpu_train_step *s, const tern_team *team, const float *x,
-                       size_t n) {
-    size_t length = (part_length(n, PIECE) + PIECE - 1) / PIECE * PIECE, first, last;
-    double sum = 0, *sums = run->program->sums;
-    while (tern_team_claim(&s->counter, n, length, &first, &last)) {
-        double part = 0;
-        for (size_t i = first; i < last; i += PIECE)
-            part += sum_piece(run, s->node->op, x + i, last - i < PIECE ? last - i : PIECE);
-        sums[first / length] = part;
-    }
-    tern_team_barrier(team);
-    for (size_t i = 0; i * length < n; i++) sum += sums[i];
-    return sum;
-}
-
-static void step_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    operands o = values_of(run, s->node);
-    size_t n = size_of(run, s->node->in[0]), first, last;
-    float gamma = (float)(team_sum(run, s, team, o.in[0], n) / (double)n);
-    share(team, n, &first, &last);
-    if (first < last)
-        cpu_train_kernels(run)->ternarize(o.out[0] + first, o.in[0] + first, gamma, last - first);
-}
-
-static void step_squares_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    operands o = values_of(run, s->node);
-    double sum = team_sum(run, s, team, o.in[0], size_of(run, s->node->in[0]));
-    if (team->thread == 0) o.in[1][0] += (float)sum;
-}
-
-static void step_zero(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    size_t n = size_of(run, s->node->in[0]), first, last;
-    share(team, n, &first, &last);
-    if (first < last)
-        memset(cpu_train_value(run, s->node->in[0]) + first, 0, (last - first) * sizeof(float));
-}
-
-static void step_adamw(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    const tern_train_batch *b = run->batch;
-    operands o = values_of(run, s->node);
-    size_t n = size_of(run, s->node->in[0]), first, last;
-    float norm = sqrtf(o.in[4][0]);
-    tern_adamw a = {.beta1 = b->beta1, .beta2 = b->beta2, .eps = b->eps};
-    a.grad_scale = b->clip > 0 && norm > b->clip ? b->clip / norm : 1;
-    a.rate_1 = (float)(b->rate / (1 - pow(b->beta1, (double)b->step)));
-    a.inverse_2 = (float)(1 / (1 - pow(b->beta2, (double)b->step)));
-    a.keep = 1 - (s->node->decays ? b->rate * b->decay : 0);
-    share(team, n, &first, &last);
-    if (first < last)
-        cpu_train_kernels(run)->adamw(o.in[0] + first, o.in[2] + first, o.in[3] + first,
-                                      o.in[1] + first, last - first, &a);
-}
-
 // ---- The table ---------------------------------------------------------------------------------
 
 cpu_train_fn cpu_train_fn_for(tern_op op) {
@@ -446,7 +366,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_RMS_NORM: return step_rms_norm;
     case TERN_OP_LAYER_NORM: return step_layer_norm;
     case TERN_OP_QUANTIZE: return step_quantize;
-    case TERN_OP_TERNARIZE: return step_ternarize;
+    case TERN_OP_TERNARIZE: return cpu_train_ternarize;
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X: return step_linear;
     case TERN_OP_LINEAR_GRAD_W: return step_linear_grad_w;
@@ -492,12 +412,14 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_CROSS_ENTROPY: return cpu_train_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return cpu_train_cross_entropy_grad;
     case TERN_OP_SUM_INTO: return cpu_train_sum_into;
-    case TERN_OP_SQUARES_INTO: return step_squares_into;
-    case TERN_OP_ZERO: return step_zero;
+    case TERN_OP_SQUARES_INTO: return cpu_train_squares;
+    case TERN_OP_ZERO: return cpu_train_zero;
     case TERN_OP_EMBED_GRAD: return step_embed_grad;
     case TERN_OP_LAYER_NORM_GRAD:
     case TERN_OP_RMS_NORM_GRAD: return step_norm_grad;
-    case TERN_OP_ADAMW: return step_adamw;
+    case TERN_OP_ADAMW: return cpu_train_adamw;
+    case TERN_OP_ADAMW8: return cpu_train_adamw8;
+    case TERN_OP_MUON: return cpu_train_muon;
     default: return NULL;
     }
 }
@@ -506,7 +428,8 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     switch (n->op) {
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X:
-    case TERN_OP_LINEAR_GRAD_W: return cpu_gemm_scratch_floats();
+    case TERN_OP_LINEAR_GRAD_W:
+    case TERN_OP_MUON: return cpu_gemm_scratch_floats();
     case TERN_OP_DEPTHWISE_CONV_SEQ: return (size_t)(p->g->values[n->in[0]].cols * TERN_CONV_TAPS);
     case TERN_OP_ATTENTION_SEQ:
     case TERN_OP_ATTENTION_GRAD: return cpu_train_attention_floats(p, n);

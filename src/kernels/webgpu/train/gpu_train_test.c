@@ -106,7 +106,7 @@ static tern_status train_rig_open(train_rig *r, const tern_train_backend *backen
     else
         TERN_TRY(tern_graph_train(&r->graph, &r->err));
     TERN_TRY(tern_graph_differentiate(&r->graph, NULL, &r->err));
-    TERN_TRY(tern_graph_optimizer(&r->graph, &r->update, &r->err));
+    TERN_TRY(tern_graph_optimizer(&r->graph, TERN_UPDATE_ADAMW, &r->update, &r->err));
     TERN_TRY(make_arrays(r));
     TERN_TRY(backend->compile(r->device, &r->graph, r->arrays, m->n_tokens, m->n_span, &r->program,
                               &r->err));
