@@ -222,28 +222,17 @@ static bool read_golden(tern_json_doc *doc, char **text) {
 static const struct {
     const char *name;
     bool in_order;
-    const char *not_on_gpu; // the op that training on a GPU has not
-    bool has_own;           // ops that none of the others has
-} families[] = {{"gemma3", true, NULL, false},
-                {"lfm2", true, NULL, false},
-                {"qwen3", true, NULL, false},
-                {"gemma3_linear", true, NULL, false},
-                {"qwen2", true, NULL, false},
-                {"phi3", true, NULL, false},
-                {"hunyuan", true, NULL, false},
-                {"exaone4", true, NULL, false},
-                {"ernie4_5", true, NULL, false},
-                {"cohere2", true, NULL, true},
-                {"olmo2", true, NULL, false},
-                {"granite", false, NULL, false},
-                {"ministral3", false, NULL, false},
-                {"falcon_h1", false, "ssm_seq", false},
-                {"granitehybrid", false, "ssm_seq", false},
-                {"qwen35", false, "delta_net_seq", false},
-                {"qwen35_grouped", false, "delta_net_seq", false},
-                {"qwen3moe", true, NULL, true},
-                {"lfm2moe", true, NULL, false},
-                {"gemma4", true, NULL, true}};
+    bool has_own; // ops that none of the others has
+} families[] = {{"gemma3", true, false},         {"lfm2", true, false},
+                {"qwen3", true, false},          {"gemma3_linear", true, false},
+                {"qwen2", true, false},          {"phi3", true, false},
+                {"hunyuan", true, false},        {"exaone4", true, false},
+                {"ernie4_5", true, false},       {"cohere2", true, true},
+                {"olmo2", true, false},          {"granite", false, false},
+                {"ministral3", false, false},    {"falcon_h1", false, true},
+                {"granitehybrid", false, false}, {"qwen35", false, false},
+                {"qwen35_grouped", false, true}, {"qwen3moe", true, true},
+                {"lfm2moe", true, false},        {"gemma4", true, true}};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 // Seen to fail: a bias's gradient of one row; queries' growth left out of RoPE's gradient; a state
@@ -266,26 +255,22 @@ TEST(train_gradients_of_the_families_are_those_of_float64) {
     free(text);
 }
 
-// On SwiftShader most of the time goes into compiling, so those with ops of their own must do.
-// Those that need ops which training on a GPU has not say so. Seen to fail: a LayerNorm's mean left
-// out of dw, a scale's gradient without the run's, a router's gradient of the route without its
-// norm.
+// On SwiftShader most of the time goes into compiling, so those with ops of their own must do. Seen
+// to fail: a LayerNorm's mean left out of dw, a scale's gradient without the run's, a router's
+// gradient of the route without its norm.
 TEST(webgpu_train_gradients_of_the_families_are_those_of_float64) {
     tern_json_doc doc;
     char *text;
     if (!read_golden(&doc, &text)) return;
     bool absent = false;
     for (size_t i = 0; i < N_FAMILIES && !absent; i++) {
-        if (!families[i].has_own && !test_is_long() && !families[i].not_on_gpu) continue;
+        if (!families[i].has_own && !test_is_long()) continue;
         rig r;
         tern_status status =
             rig_open(&r, families[i].name, families[i].in_order, &tern_train_webgpu);
-        const char *lacks = families[i].not_on_gpu;
-        bool lacking = lacks && status == TERN_ERR_UNSUPPORTED && strstr(r.err.message, lacks);
         if (status == TERN_OK) check_gradients(&r, &doc, 1e-4);
-        absent = status != TERN_OK && !lacking && gpu_is_absent(r.err.message);
-        CHECK_MSG((status == TERN_OK && !lacks) || lacking || absent, "%s: %s", families[i].name,
-                  r.err.message);
+        absent = status != TERN_OK && gpu_is_absent(r.err.message);
+        CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i].name, r.err.message);
         rig_close(&r);
     }
     tern_json_free(&doc);

@@ -29,6 +29,14 @@
     ROW(GPU_TRAIN_MIX_GRAD_ROUTE, "train_mixture", "mix_grad_route", "r-rr-w")                     \
     ROW(GPU_TRAIN_EXPERTS, "train_experts", "experts", "rrr-w")                                    \
     ROW(GPU_TRAIN_EXPERTS_GRAD_X, "train_experts", "experts_grad_x", "-rrrw")                      \
+    ROW(GPU_TRAIN_SCAN_GATES, "train_scan", "gates", "rrrrrw")                                     \
+    ROW(GPU_TRAIN_SCAN, "train_scan", "scan", "rrrrw")                                             \
+    ROW(GPU_TRAIN_SCAN_BACK, "train_scan", "scan_back", "rrrrrww")                                 \
+    ROW(GPU_TRAIN_SCAN_ROWS, "train_scan", "scan_rows", "rrrrwwww")                                \
+    ROW(GPU_TRAIN_SCAN_ROWS_BACK, "train_scan", "scan_rows_back", "rrrrww-w")                      \
+    ROW(GPU_TRAIN_SCAN_DOTS, "train_scan", "scan_dots", "rrwrwwww")                                \
+    ROW(GPU_TRAIN_SCAN_GATES_BACK, "train_scan", "scan_gates_back", "rrrrrww")                     \
+    ROW(GPU_TRAIN_SCAN_HEADS_BACK, "train_scan", "scan_heads_back", "rrrr--w")                     \
     ROW(GPU_TRAIN_EXPERTS_GRAD_W, "train_experts", "experts_grad_w", "rr-rw")                      \
     ROW(GPU_TRAIN_BIAS_GRAD, "train_conv", "bias_grad", "--r--w")                                  \
     ROW(GPU_TRAIN_COLUMNS, "train_elements", "columns", "r--w")                                    \

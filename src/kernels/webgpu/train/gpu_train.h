@@ -3,7 +3,7 @@
 //   gpu_train.c       the device, its arrays, reading and writing
 //   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
 //   gpu_train_ops.c   the dispatches of each op; gpu_train_attention.c those of attention,
-//                     gpu_train_mixture.c those of experts
+//                     gpu_train_mixture.c those of experts, gpu_train_scan.c those of states
 //   gpu_train_run.c   running a batch
 //   gpu_train_units.c matrix units or not
 //
@@ -108,7 +108,7 @@ static inline uint64_t gpu_train_stride(int64_t n_cols) { return gpu_round((uint
 
 // ---- gpu_train_ops.c ---------------------------------------------------------------------------
 
-#define GPU_TRAIN_STEPS 3 // of a node at most
+#define GPU_TRAIN_STEPS 8 // of a node at most
 // Appends the steps of a node.
 tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *err);
 

@@ -542,6 +542,10 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_SCALE_PIECES: add_pieces(p, n); break;
     case TERN_OP_CAP: add_elements(p, n, GPU_TRAIN_CAP); break;
     case TERN_OP_CAP_GRAD: add_elements(p, n, GPU_TRAIN_CAP_GRAD); break;
+    case TERN_OP_DELTA_NET_SEQ:
+    case TERN_OP_SSM_SEQ: return gpu_train_add_scan(p, n, err);
+    case TERN_OP_DELTA_NET_GRAD:
+    case TERN_OP_SSM_GRAD: return gpu_train_add_scan_gradient(p, n, err);
     case TERN_OP_ROUTE: gpu_train_add_route(p, n); break;
     case TERN_OP_ROUTE_GRAD: gpu_train_add_route_gradient(p, n); break;
     case TERN_OP_MIX: gpu_train_add_mix(p, n); break;

@@ -43,4 +43,8 @@ tern_status gpu_train_add_experts(tern_program *p, const tern_node *n, tern_erro
 tern_status gpu_train_add_experts_gradient(tern_program *p, const tern_node *n, tern_error *err);
 tern_status gpu_train_add_experts_weights(tern_program *p, const tern_node *n, tern_error *err);
 
+// Delta nets and state spaces (gpu_train_scan.c).
+tern_status gpu_train_add_scan(tern_program *p, const tern_node *n, tern_error *err);
+tern_status gpu_train_add_scan_gradient(tern_program *p, const tern_node *n, tern_error *err);
+
 #endif
