@@ -28,6 +28,7 @@
 //   F8_n  the same               f32 scale, n bytes of E4M3:            scale * number
 // The fourth 2-bit code occurs in valid files only for Q2_0 and PQ2_0, where it is +2; all types
 // decode it like that.
+#include <string.h>
 #include "base/dtype/dtype.h"
 #include "base/dtype/half.h"
 
@@ -64,7 +65,12 @@ static void codes_ptq1_0(const uint8_t *b, int8_t *q) {
 }
 
 static void codes_two_bits(const uint8_t *b, size_t n, int8_t *q) {
-    for (size_t i = 0; i < n; i++) q[i] = (int8_t)((b[i / 4] >> i % 4 * 2 & 3) - 1);
+    for (size_t i = 0; i + 4 <= n; i += 4) { // the codes of a byte, each into a byte of its own
+        uint32_t c = b[i / 4], w = (c & 3) | (c & 12) << 6 | (c & 48) << 12 | (c & 192) << 18;
+        w = ((w | 0x80808080u) - 0x01010101u) ^ 0x80808080u; // minus one each, without borrowing
+        memcpy(q + i, &w, sizeof w);
+    }
+    for (size_t i = n / 4 * 4; i < n; i++) q[i] = (int8_t)((b[i / 4] >> i % 4 * 2 & 3) - 1);
 }
 
 static void codes_one_bit(const uint8_t *b, size_t n, int8_t *q) {
@@ -72,9 +78,16 @@ static void codes_one_bit(const uint8_t *b, size_t n, int8_t *q) {
 }
 
 static void codes_i2_s(const uint8_t *data, uint64_t first, size_t n, int8_t *q) {
-    for (uint64_t i = first; i < first + n; i++) {
+    uint64_t i = first, end = first + n;
+    for (; i < end && i % 32 != 0; i++)
         *q++ = (int8_t)((data[i / 128 * 32 + i % 32] >> (6 - i % 128 / 32 * 2) & 3) - 1);
+    for (; i + 32 <= end; i += 32, q += 32) { // of 32 bytes the same two bits
+        const uint8_t *from = data + i / 128 * 32;
+        int shift = (int)(6 - i % 128 / 32 * 2);
+        for (int k = 0; k < 32; k++) q[k] = (int8_t)((from[k] >> shift & 3) - 1);
     }
+    for (; i < end; i++)
+        *q++ = (int8_t)((data[i / 128 * 32 + i % 32] >> (6 - i % 128 / 32 * 2) & 3) - 1);
 }
 
 // Decodes one block; returns its scale's bits.

@@ -57,34 +57,37 @@ tern_status gpu_wide_row_read(gpu_wide_row *r, const tern_weight_source *s, tern
     }
     // The code for 0 becomes 0, or, if there are minima, the middle code does.
     int zero = f->has_minima ? gpu_wide_offset(r->wide.codes) : f->zero;
-    for (int64_t i = 0; i < s->n_cols; i++) {
-        int code = r->parts.codes[i];
-        r->parts.codes[i] = (uint8_t)((f->has_table ? f->table[code] : code) - zero);
-    }
+    uint8_t *codes = r->parts.codes;
+    for (int64_t i = 0; f->has_table && i < s->n_cols; i++) codes[i] = (uint8_t)f->table[codes[i]];
+    for (int64_t i = 0; i < s->n_cols; i++) codes[i] = (uint8_t)(codes[i] - zero);
     return TERN_OK;
 }
 
-// Sixty-four codes of a row: words of eight nibbles and their higher bits, or of four bytes.
+static uint32_t four(const uint8_t *codes) {
+    uint32_t w;
+    memcpy(&w, codes, sizeof w);
+    return w;
+}
+
+// Sixty-four codes of a row, four at once: words of eight nibbles and their higher bits, or of four
+// bytes.
 static void put_codes(gpu_codes c, const uint8_t *codes, size_t row, uint32_t *to) {
     uint32_t *high = to + 64;
     if (c.bits == 8) {
         for (size_t i = 0; i < 16; i++) memcpy(to + i / 4 * 32 + 4 * row + i % 4, codes + 4 * i, 4);
         return;
     }
-    for (size_t i = 0; i < 8; i++) {
-        uint32_t word = 0;
-        for (size_t k = 0; k < 4; k++)
-            word |= (uint32_t)((codes[8 * i + k] & 15) | (codes[8 * i + 4 + k] & 15) << 4) << 8 * k;
-        to[i / 4 * 32 + 4 * row + i % 4] = word;
-    }
+    const uint32_t low = 0x0f0f0f0fu;
+    for (size_t i = 0; i < 8; i++)
+        to[i / 4 * 32 + 4 * row + i % 4] =
+            (four(codes + 8 * i) & low) | (four(codes + 8 * i + 4) & low) << 4;
     if (c.bits == 4) return;
     size_t bits = c.bits - 4u, each = 8 / bits; // fours of columns in a word
+    const uint32_t up = ((1u << bits) - 1) * 0x01010101u;
     for (size_t i = 0; i < 16 / each; i++) {
         uint32_t word = 0;
-        for (size_t j = 0; j < 4 * each; j++) {
-            uint32_t up = codes[4 * each * i + j] >> 4 & ((1u << bits) - 1);
-            word |= up << (8 * (j % 4) + bits * (j / 4));
-        }
+        for (size_t j = 0; j < each; j++)
+            word |= (four(codes + 4 * (each * i + j)) >> 4 & up) << (bits * j);
         high[16 / each * row + i] = word;
     }
 }
