@@ -115,6 +115,18 @@ def test_users():
     check(len(shared) == 2 and all(auth == "Bearer k" for *_, auth, _ in streams), "what a load's prompts begin with", shared)
 
 
+def test_lengths():
+    # Seen to fail: with equal lengths, and with answers that are as long as their prompts.
+    fake = Fake()
+    done = bench("--server", fake.url, "--users", "8", "--requests", "60", "-p", "100", "-n", "4", "--range-ratio", "0.5",
+                 "-o", "json")
+    report = json.loads(done.stdout)
+    lengths = [n for _, _, n, _, stream in fake.server.seen if stream]
+    check(report["range_ratio"] == 0.5 and report["loads"][0]["answered"] == 60, report)
+    check(min(lengths) >= 48 and max(lengths) <= 152 and min(lengths) < 70 and max(lengths) > 130, "lengths", lengths)
+    check(2 * 60 < report["loads"][0]["between_tokens_seconds"]["n"] + 60 < 6 * 60, "answers of 2 to 6", report)
+
+
 def test_arrivals():
     # Seen to fail: with arrivals that wait for one another; with times from when a connection was free.
     fake = Fake()

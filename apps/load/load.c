@@ -61,6 +61,14 @@ static void put_words(tern_strbuf *out, uint64_t seed, int n) {
     }
 }
 
+// A length of request i: all from n (1 - r) to n (1 + r) are as likely. which: prompt or answer.
+static int draw_length(const load_desc *d, size_t i, int n, uint64_t which) {
+    int least = (int)ceil(n * (1 - d->range_ratio)), most = (int)floor(n * (1 + d->range_ratio));
+    if (least < 1) least = 1;
+    if (most <= least) return least;
+    return least + (int)(mix(mix(d->seed ^ which) + i) % (uint64_t)(most - least + 1));
+}
+
 static int words_for(const load *l, int n_tokens) {
     double words = (double)n_tokens * l->words_a_token - l->words_besides;
     return words > 1 ? (int)lround(words) : 1;
@@ -150,7 +158,10 @@ static void begin(load *l) {
     tern_strbuf_clear(&t->stream.line);
     tern_strbuf_clear(&t->stream.body);
     t->stream.request = r;
-    put_body(l, l->n_begun, words_for(l, l->desc->n_prompt), l->desc->n_answer, true, &t->body);
+    const load_desc *d = l->desc;
+    int n_prompt = draw_length(d, l->n_begun, d->n_prompt, 0x5EED1);
+    int n_answer = draw_length(d, l->n_begun, d->n_answer, 0x5EED2);
+    put_body(l, l->n_begun, words_for(l, n_prompt), n_answer, true, &t->body);
     if (t->body.failed) l->out_of_memory = true;
     curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, tern_strbuf_text(&t->body));
     curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE, (long)t->body.len);

@@ -21,6 +21,7 @@ typedef struct load_desc {
     double rate;       // arrivals per second
     int n_requests;
     int n_prompt, n_answer;      // tokens of each
+    double range_ratio;          // r: lengths are drawn from n (1 - r) to n (1 + r); 0: all equal
     int n_shared;                // tokens at the beginning that all prompts share
     uint64_t seed;               // of arrivals and texts
     double stall_seconds;        // after this time without a byte the request has failed
@@ -86,6 +87,7 @@ typedef struct load_report {
     const load_row *rows; // [n], grouped by server, in the order of load
     size_t n;
     int n_prompt, n_answer, n_shared;
+    double range_ratio;
 } load_report;
 
 typedef enum load_format {

@@ -22,7 +22,10 @@ static double ms(const load_spread *s, int q) { return s->at[q] * 1e3; }
 static void put_md(const load_report *r, tern_strbuf *out) {
     tern_strbuf_printf(out, "Prompts of %d tokens", r->n_prompt);
     if (r->n_shared) tern_strbuf_printf(out, ", %d of them shared by all", r->n_shared);
-    tern_strbuf_printf(out, ", answers of %d; milliseconds: median, 90%%, 99%%.\n\n", r->n_answer);
+    tern_strbuf_printf(out, ", answers of %d", r->n_answer);
+    if (r->range_ratio > 0)
+        tern_strbuf_printf(out, ", both plus or minus up to %.0f%%", 100 * r->range_ratio);
+    tern_strbuf_puts(out, "; milliseconds: median, 90%, 99%.\n\n");
     tern_strbuf_puts(out,
                      "| server | load | answered | failed | tokens/s | prompt tokens/s | cached "
                      "| first token | between tokens (and most) | request |\n"
@@ -86,6 +89,7 @@ static void put_json(const load_report *r, tern_strbuf *out) {
     tern_json_put_int(&w, "prompt_tokens", r->n_prompt);
     tern_json_put_int(&w, "shared_tokens", r->n_shared);
     tern_json_put_int(&w, "answer_tokens", r->n_answer);
+    tern_json_put_number(&w, "range_ratio", r->range_ratio);
     tern_json_open(&w, "loads", '[');
     for (size_t i = 0; i < r->n; i++) put_row(&w, &r->rows[i]);
     tern_json_close(&w, ']');

@@ -271,6 +271,7 @@ typedef struct server_bench {
     string_list servers; // addresses
     count_list users;    // numbers of concurrent users
     float rate;          // instead of users: requests per second; 0: none
+    float range_ratio;   // of lengths, see load_desc
     const char *key, *model;
     int n_requests;                           // 0: chosen by the load
     int n_prompt, n_answer, n_shared, format; // a position in "md|json|html"

@@ -27,6 +27,7 @@ static int measure(const server_bench *b, size_t i_load, load_row *row, char err
                             .n_prompt = b->n_prompt,
                             .n_answer = b->n_answer,
                             .n_shared = b->n_shared,
+                            .range_ratio = (double)b->range_ratio,
                             .seed = b->seed + 1000003 * i_load, // other texts: none is cached yet
                             .stall_seconds = 300,
                             .goes_on = not_cancelled};
@@ -66,7 +67,7 @@ int bench_server(const server_bench *b) {
                 row->n_users = b->users.at[k];
             status = measure(b, k, row, errors[i * n_loads + k]);
         }
-    const load_report report = {rows, n, b->n_prompt, b->n_answer, b->n_shared};
+    const load_report report = {rows, n, b->n_prompt, b->n_answer, b->n_shared, (double)b->range_ratio};
     if (status == EXIT_OK) status = print(b, &report);
     for (size_t i = 0; i < n && status == EXIT_OK; i++)
         if (!rows[i].summary.n_answered)

@@ -399,6 +399,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
          1000000},
         {0, "shared", OPTION_COUNT, &server.n_shared, "N", "tokens that all prompts begin with (0)",
          0, 1 << 20},
+        {0, "range-ratio", OPTION_NUMBER, &server.range_ratio, "R",
+         "lengths at random, from N (1 - R) to N (1 + R) (0)", 0, 1},
         {0, "api-key", OPTION_TEXT, &server.key, "KEY", "the servers' key"},
         {0, "seed", OPTION_SEED, &server.seed, "S", "of moments and texts (1)"},
         OPTIONS_GROUP("Speculation, instead of the above"),
