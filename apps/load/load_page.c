@@ -179,12 +179,12 @@ void load_put_page(const load_report *r, tern_strbuf *out) {
         "figure{display:inline-block;width:min(100%,34rem);margin:1rem .5rem}"
         ".g{stroke:#ddd}.t{font-weight:600}text{font-size:12px;fill:#222}"
         ".e,.l{text-anchor:end}.m{text-anchor:middle}</style><h1>Load</h1>\n");
-    tern_strbuf_printf(
-        out,
-        "<p>Prompts of %d tokens, %d of them shared by all, answers of %d; lengths plus or minus up "
-        "to %.0f%%. Times: median · "
-        "90%% · 99%%; dashed: 99%%.</p>\n",
-        r->n_prompt, r->n_shared, r->n_answer, 100 * r->range_ratio);
+    tern_strbuf_printf(out,
+                       "<p>Prompts of %d tokens, %d of them shared by all, answers of %d; lengths "
+                       "plus or minus up "
+                       "to %.0f%%. Times: median · "
+                       "90%% · 99%%; dashed: 99%%.</p>\n",
+                       r->n_prompt, r->n_shared, r->n_answer, 100 * r->range_ratio);
     put_table(r, out);
     put_by_load(r, "tokens a second, of all answers", speed, NULL, out);
     put_by_load(r, "first token, ms", first_median, first_late, out);

@@ -197,7 +197,9 @@ static wgpu_group DeviceCreateBindGroup(wgpu_device d, const wgpu_group_desc *de
         js_gpu_group(d->handle, gpu_handle(desc->layout), entries, (uint32_t)desc->n_entries));
 }
 
-static wgpu_pipeline DeviceCreateComputePipeline(wgpu_device d, const wgpu_pipeline_desc *desc) {
+// Browsers compile in the background what they return at once.
+static wgpu_future DeviceCreateComputePipelineAsync(wgpu_device d, const wgpu_pipeline_desc *desc,
+                                                    wgpu_pipeline_callback callback) {
     tern_strbuf constants = {0};
     for (size_t i = 0; i < desc->compute.n_constants; i++) {
         const wgpu_constant *c = &desc->compute.constants[i];
@@ -210,7 +212,9 @@ static wgpu_pipeline DeviceCreateComputePipeline(wgpu_device d, const wgpu_pipel
                             desc->compute.entry.ptr, (uint32_t)desc->compute.entry.len,
                             tern_strbuf_text(&constants), (uint32_t)constants.len);
     tern_strbuf_free(&constants);
-    return gpu_object(handle);
+    callback.callback(handle ? WGPU_SUCCESS : 0, gpu_object(handle), (wgpu_text){0}, callback.u1,
+                      callback.u2);
+    return (wgpu_future){1};
 }
 
 static wgpu_query_set DeviceCreateQuerySet(wgpu_device d, const wgpu_query_set_desc *desc) {

@@ -69,6 +69,9 @@ bool tern_head_type(tern_head_mode mode, tern_dtype *type);
 // What bind made of the weight.
 typedef struct tern_weight_info {
     tern_weight_kind kind;
+    bool
+        is_settled; // the rest is final, and a graph can be compiled, though bytes may still travel
+    bool is_bound;  // none does
     bool keeps_source;               // every token reads all of the file's data: keep it resident
     uint64_t bytes_per_token;        // read by one token's matrix x vector product
     uint64_t bytes_per_token_greedy; // head: if only the greatest logits are wanted
@@ -252,6 +255,9 @@ typedef struct tern_backend {
     // outlive the plan.
     tern_status (*compile)(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                            int32_t n_batch, tern_plan **out, tern_error *err);
+    // Whether kernels are ready that a device makes on other threads after compile; an instance
+    // waits for them.
+    tern_status (*compile_poll)(tern_plan *p, bool *done, tern_error *err);
     void (*plan_free)(tern_plan *p);
     const tern_memory_plan *(*plan_memory)(const tern_plan *p);
     // Memory for pages of states. Functions of pages are ordered with the batches submitted before

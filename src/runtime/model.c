@@ -19,7 +19,8 @@ struct tern_opening {
     tern_model *model; // NULL: it failed
     bool is_open;      // so the opening counts as a user of it
     tern_error failure;
-    bool has_weights, has_graphs; // bound; lowered and fused
+    bool has_weights, has_graphs; // settled; lowered and fused
+    bool waits;                   // the last poll read no weights
     double began;
     tern_progress_fn on_progress;
     void *user;
@@ -346,25 +347,31 @@ static tern_status settle(tern_opening *o, tern_status status, tern_error *err) 
     return status;
 }
 
-// Weights, then graphs by their types, then plans.
+// Weights until their types are known, graphs by these, plans, and then, while a device compiles
+// its kernels, what is left of the weights.
+static tern_status take_step(tern_opening *o, bool *done, tern_error *err) {
+    tern_model *m = o->model;
+    if (!o->has_weights) return tern_placement_poll(m->now, m, &o->has_weights, err);
+    return tern_placement_finish(m->now, m, done, err);
+}
+
 static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
     tern_model *m = o->model;
     *done = !m->now;
     if (*done) return TERN_OK;
-    if (!o->has_weights) {
-        const tern_placement *at = m->now;
-        uint64_t before = m->now->bytes_bound;
-        tern_status status = tern_placement_poll(m->now, m, &o->has_weights, err);
-        status = settle(o, status, err);
-        if (m->now != at && status == TERN_OK) return TERN_OK;
-        if (status == TERN_ERR_IO) return status; // it names the file
-        if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
-        if (m->now->bytes_bound == before) return TERN_OK;
-        return report(o, (double)m->now->bytes_bound / (double)m->file->tensor_bytes, err);
+    if (o->has_weights && !o->has_graphs) {
+        TERN_TRY(run_passes(m, err));
+        o->has_graphs = true;
     }
-    if (!o->has_graphs) TERN_TRY(run_passes(m, err));
-    o->has_graphs = true;
-    return settle(o, tern_placement_compile(m->now, m, done, err), err);
+    const tern_placement *at = m->now;
+    uint64_t before = m->now->bytes_bound;
+    tern_status status = settle(o, take_step(o, done, err), err);
+    if (m->now != at && status == TERN_OK) return TERN_OK;
+    if (status == TERN_ERR_IO) return status; // it names the file
+    if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);
+    o->waits = m->now->bytes_bound == before;
+    if (o->waits) return TERN_OK;
+    return report(o, (double)m->now->bytes_bound / (double)m->file->tensor_bytes, err);
 }
 
 static void log_opened(const tern_model *m) {
@@ -434,6 +441,8 @@ void tern_opening_close(tern_opening *o) {
     tern_free(o);
 }
 
+// Between polls, for a device: the threads that compile its kernels need the processor more.
+#define WAIT_SECONDS 1e-4
 tern_status tern_model_open(tern_model **out, const char *path, const tern_model_desc *desc,
                             tern_error *err) {
     tern_clear(err);
@@ -442,8 +451,10 @@ tern_status tern_model_open(tern_model **out, const char *path, const tern_model
     *out = NULL;
     TERN_TRY(tern_model_open_begin(&o, path, desc, err));
     tern_status status = TERN_OK;
-    for (bool done = false; status == TERN_OK && !done;)
+    for (bool done = false; status == TERN_OK && !done;) {
         status = tern_model_open_poll(o, &done, out, err);
+        if (status == TERN_OK && !done && o->waits) tern_sleep(WAIT_SECONDS);
+    }
     tern_opening_close(o);
     return status;
 }

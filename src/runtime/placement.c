@@ -83,6 +83,7 @@ static void take_weight(tern_placement *p, const tern_model *m) {
     const tern_weight_source *s = &m->sources[p->n_bound];
     tern_weight_info info;
     p->backend->weight_info(p->weights[p->n_bound++], &info);
+    p->bytes_bound = p->bytes_before += s->bytes;
     if (!info.keeps_source) tern_blob_drop(&s->data);
     if (is_main(m, p->n_bound - 1)) {
         p->bytes_per_token += info.bytes_per_token_greedy;
@@ -96,22 +97,34 @@ static void take_weight(tern_placement *p, const tern_model *m) {
                                 : "mixed groups";
 }
 
-// Continues with a weight. *n: bytes of it that were read.
-static tern_status bind_some(tern_placement *p, const tern_model *m, uint64_t *n, tern_error *err) {
-    const tern_weight_source *s = &m->sources[p->n_bound];
-    tern_weight **w = &p->weights[p->n_bound];
-    uint64_t left = s->bytes, before = p->bytes_bound;
-    tern_status status = TERN_OK;
-    if (!*w) {
-        status = p->backend->bind(p->device, s, w, err);
-        p->bytes_before = before;
+// Begins with weight i, or continues. *left: bytes of it to be read; 0: it is bound.
+static tern_status poll_weight(tern_placement *p, const tern_model *m, size_t i, uint64_t *left,
+                               tern_error *err) {
+    const tern_weight_source *s = &m->sources[i];
+    *left = s->bytes;
+    tern_status status = p->weights[i] ? p->backend->bind_poll(p->device, p->weights[i], left, err)
+                                       : p->backend->bind(p->device, s, &p->weights[i], err);
+    return status == TERN_ERR_IO ? tern_fail_prefix(err, status, s->name) : status;
+}
+
+// Continues with the next weight until graphs can be compiled with it; on the CPU it is bound then.
+// *n: about how many bytes of it were read.
+static tern_status settle_some(tern_placement *p, const tern_model *m, uint64_t *n,
+                               tern_error *err) {
+    size_t i = p->n_settled;
+    uint64_t left;
+    tern_weight_info info;
+    *n = 0;
+    if (!p->weights[i]) TERN_TRY(poll_weight(p, m, i, &left, err));
+    p->backend->weight_info(p->weights[i], &info);
+    if (!info.is_settled) {
+        *n = m->sources[i].bytes;
+        return poll_weight(p, m, i, &left, err);
     }
-    if (status == TERN_OK) status = p->backend->bind_poll(p->device, *w, &left, err);
-    if (status == TERN_ERR_IO) tern_fail_prefix(err, status, s->name);
-    TERN_TRY(status);
-    if (left == 0) take_weight(p, m);
-    p->bytes_bound = p->bytes_before + s->bytes - (left < s->bytes ? left : s->bytes);
-    *n = p->bytes_bound > before ? p->bytes_bound - before : left == 0;
+    p->n_settled++;
+    if (!info.is_bound || p->n_bound != i) return TERN_OK;
+    *n = m->sources[i].bytes;
+    take_weight(p, m);
     return TERN_OK;
 }
 
@@ -120,9 +133,21 @@ tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *do
                                 tern_error *err) {
     *done = false;
     if (!p->is_open) return poll_device(p, m, err);
-    for (uint64_t sum = 0, n = 1; sum < POLL_BYTES && n > 0 && p->n_bound < m->n_weights; sum += n)
-        TERN_TRY(bind_some(p, m, &n, err));
-    *done = p->n_bound == m->n_weights;
+    for (uint64_t sum = 0, n; sum < POLL_BYTES && p->n_settled < m->n_weights; sum += n)
+        TERN_TRY(settle_some(p, m, &n, err));
+    *done = p->n_settled == m->n_weights;
+    return TERN_OK;
+}
+
+// Sends some of the weights that are not bound. *n: bytes read.
+static tern_status send_some(tern_placement *p, const tern_model *m, uint64_t *n, tern_error *err) {
+    uint64_t left, before = p->bytes_bound, all = m->sources[p->n_bound].bytes;
+    TERN_TRY(poll_weight(p, m, p->n_bound, &left, err));
+    if (left == 0)
+        take_weight(p, m);
+    else
+        p->bytes_bound = p->bytes_before + all - (left < all ? left : all);
+    *n = p->bytes_bound > before ? p->bytes_bound - before : left == 0;
     return TERN_OK;
 }
 
@@ -156,15 +181,27 @@ tern_status tern_placement_weights(const tern_placement *p, const tern_model_gra
     return TERN_OK;
 }
 
-tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool *done,
-                                   tern_error *err) {
+static tern_status compile_next(tern_placement *p, const tern_model *m, tern_error *err) {
     const tern_model_graph *g = &m->graphs[p->n_compiled];
     tern_placed_graph *to = &p->graphs[p->n_compiled];
     TERN_TRY(tern_placement_weights(p, g, g->fused.n_values, &to->weights, err));
     int32_t n_rows = g->n_rows > m->n_batch ? g->n_rows : m->n_batch;
     TERN_TRY(p->backend->compile(p->device, &g->fused, to->weights, n_rows, &to->plan, err));
-    *done = ++p->n_compiled == m->n_graphs;
-    if (!*done) return TERN_OK;
+    p->n_compiled++;
+    return TERN_OK;
+}
+
+tern_status tern_placement_finish(tern_placement *p, const tern_model *m, bool *done,
+                                  tern_error *err) {
+    *done = false;
+    if (p->n_compiled < m->n_graphs) return compile_next(p, m, err);
+    for (uint64_t sum = 0, n = 1; sum < POLL_BYTES && n > 0 && p->n_bound < m->n_weights; sum += n)
+        TERN_TRY(send_some(p, m, &n, err));
+    if (p->n_bound < m->n_weights) return TERN_OK;
+    for (int i = 0; i < m->n_graphs; i++) {
+        TERN_TRY(p->backend->compile_poll(p->graphs[i].plan, done, err));
+        if (!*done) return TERN_OK;
+    }
     const char *guess = m->config.guess ? m->config.guess : "";
     snprintf(p->text, sizeof p->text, "%s%s%s%s%s%s%s", p->backend->describe(p->device),
              p->remark[0] ? " (" : "", p->remark, p->remark[0] ? ")" : "", guess[0] ? " (" : "",
@@ -344,7 +381,7 @@ static tern_status begin_move(tern_model *m, const char *why, tern_error *err) {
 
 static tern_status poll_next(tern_model *m, bool *done, tern_error *err) {
     tern_placement *p = m->next;
-    if (p->n_bound == m->n_weights && p->is_open) return tern_placement_compile(p, m, done, err);
+    if (p->n_settled == m->n_weights && p->is_open) return tern_placement_finish(p, m, done, err);
     bool bound;
     TERN_TRY(tern_placement_poll(p, m, &bound, err));
     return bound ? check_kinds(m, p, err) : TERN_OK;

@@ -61,9 +61,9 @@ typedef struct tern_placement {
     tern_turns busy; // the device is in use, where it is not shared; taken after the model's
     tern_mutex pool; // of the lists of instances and plans; taken after all others
     // While it is being opened.
-    bool is_automatic; // without a GPU, the CPU will do
-    bool is_open;      // the device
-    size_t n_bound;
+    bool is_automatic;                  // without a GPU, the CPU will do
+    bool is_open;                       // the device
+    size_t n_settled, n_bound;          // weights
     uint64_t bytes_before, bytes_bound; // of the sources: before the current weight, and with it
     int n_compiled;
 
@@ -251,8 +251,8 @@ void tern_model_free_embedding(tern_model *m);
 bool tern_model_reads_whole(const tern_model *m);
 
 // Begins to open the device ("cpu", "webgpu", "auto") and to bind all weights to it. Polled until
-// *done; nothing waits, and a poll reads some tens of megabytes at most. After a failure it can
-// only be closed, which cancels any unfinished work.
+// *done: graphs can be compiled. Nothing waits, and a poll reads some tens of megabytes at most.
+// After a failure it can only be closed, which cancels any unfinished work.
 tern_status tern_placement_begin(tern_placement **out, const tern_model *m, const char *device,
                                  tern_error *err);
 tern_status tern_placement_poll(tern_placement *p, const tern_model *m, bool *done,
@@ -266,9 +266,10 @@ tern_weight_kind tern_placement_kind(const tern_placement *p, size_t weight);
 // tern_free.
 tern_status tern_placement_weights(const tern_placement *p, const tern_model_graph *g,
                                    size_t n_values, tern_weight ***out, tern_error *err);
-// Then compiles the next fused graph; with the last one, describes where they run.
-tern_status tern_placement_compile(tern_placement *p, const tern_model *m, bool *done,
-                                   tern_error *err);
+// Then compiles the fused graphs, and sends what is left of the weights while the device makes its
+// kernels; with both *done, and where they run is described.
+tern_status tern_placement_finish(tern_placement *p, const tern_model *m, bool *done,
+                                  tern_error *err);
 void tern_placement_close(tern_placement *p, const tern_model *m); // NULL is allowed
 void tern_placement_free_plans(tern_placement *p);                 // none is in use
 // Frees everything except the texts about it.

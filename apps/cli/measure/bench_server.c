@@ -67,7 +67,8 @@ int bench_server(const server_bench *b) {
                 row->n_users = b->users.at[k];
             status = measure(b, k, row, errors[i * n_loads + k]);
         }
-    const load_report report = {rows, n, b->n_prompt, b->n_answer, b->n_shared, (double)b->range_ratio};
+    const load_report report = {rows,        n,           b->n_prompt,
+                                b->n_answer, b->n_shared, (double)b->range_ratio};
     if (status == EXIT_OK) status = print(b, &report);
     for (size_t i = 0; i < n && status == EXIT_OK; i++)
         if (!rows[i].summary.n_answered)

@@ -54,6 +54,13 @@ static tern_status cpu_bind_poll(tern_device *d, tern_weight *w, uint64_t *left,
     return TERN_OK;
 }
 
+static tern_status cpu_compile_poll(tern_plan *p, bool *done, tern_error *err) {
+    (void)p;
+    (void)err;
+    *done = true;
+    return TERN_OK;
+}
+
 static const char *cpu_describe(tern_device *d) { return d->description; }
 
 static int cpu_n_threads(const tern_device *d) { return d->team->n_threads; }
@@ -106,6 +113,7 @@ const tern_backend tern_backend_cpu = {
     .unbind = cpu_weight_unbind,
     .weight_info = cpu_weight_info,
     .compile = cpu_compile,
+    .compile_poll = cpu_compile_poll,
     .plan_free = cpu_plan_free,
     .plan_memory = cpu_plan_memory,
     .page_pool_open = cpu_page_pool_open,

@@ -316,4 +316,7 @@ void cpu_weight_unbind(tern_device *d, tern_weight *w) {
     tern_free(w);
 }
 
-void cpu_weight_info(const tern_weight *w, tern_weight_info *info) { *info = w->info; }
+void cpu_weight_info(const tern_weight *w, tern_weight_info *info) {
+    *info = w->info;
+    info->is_settled = info->is_bound = true;
+}

@@ -83,6 +83,7 @@ const tern_backend tern_backend_webgpu = {
     .unbind = gpu_weight_unbind,
     .weight_info = gpu_weight_info,
     .compile = gpu_compile,
+    .compile_poll = gpu_compile_poll,
     .plan_free = gpu_plan_free,
     .plan_memory = gpu_plan_memory,
     .n_chunks_max = INT32_MAX,

@@ -14,7 +14,7 @@ static struct {
     wgpu_pipeline set;
     uint32_t n_dispatches; // since the last submission
     int n_runs, n_runs_submitted;
-    int n_alive;
+    int n_alive, n_compiling;
 } now;
 
 #define POINTER(result, name, arguments) static result(*real_##name) arguments;
@@ -193,13 +193,28 @@ static wgpu_queue play_DeviceGetQueue(wgpu_device d) {
     return real_DeviceGetQueue(d);
 }
 
-static wgpu_pipeline play_DeviceCreateComputePipeline(wgpu_device d,
-                                                      const wgpu_pipeline_desc *desc) {
-    wgpu_pipeline p = real_DeviceCreateComputePipeline(d, desc);
-    const wgpu_text *entry = &desc->compute.entry;
-    if (entry->len == 5 && memcmp(entry->ptr, "embed", 5) == 0) now.embed = p;
-    return p;
+// Counts what is being compiled, and remembers the pipeline that a run begins with.
+static wgpu_pipeline_fn pipeline_fn; // the engine has one
+static void count_pipeline(uint32_t status, wgpu_pipeline p, wgpu_text message, void *u1,
+                           void *u2) {
+    now.n_compiling--;
+    pipeline_fn(status, p, message, u1, u2);
 }
+static void keep_embed(uint32_t status, wgpu_pipeline p, wgpu_text message, void *u1, void *u2) {
+    now.embed = p;
+    count_pipeline(status, p, message, u1, u2);
+}
+static wgpu_future play_DeviceCreateComputePipelineAsync(wgpu_device d,
+                                                         const wgpu_pipeline_desc *desc,
+                                                         wgpu_pipeline_callback callback) {
+    const wgpu_text *entry = &desc->compute.entry;
+    bool is_embed = entry->len == 5 && memcmp(entry->ptr, "embed", 5) == 0;
+    now.n_compiling++;
+    pipeline_fn = callback.callback;
+    callback.callback = is_embed ? keep_embed : count_pipeline;
+    return real_DeviceCreateComputePipelineAsync(d, desc, callback);
+}
+bool gpu_play_is_compiling(void) { return now.n_compiling > 0; }
 
 static void play_ComputePassEncoderSetPipeline(wgpu_pass pass, wgpu_pipeline p) {
     now.set = p;
@@ -243,7 +258,7 @@ static const struct {
     PLAYED(AdapterHasFeature),
     PLAYED(InstanceHasWGSLLanguageFeature),
     PLAYED(DeviceGetQueue),
-    PLAYED(DeviceCreateComputePipeline),
+    PLAYED(DeviceCreateComputePipelineAsync),
     PLAYED(ComputePassEncoderSetPipeline),
     PLAYED(ComputePassEncoderDispatchWorkgroups),
     PLAYED(QueueSubmit),

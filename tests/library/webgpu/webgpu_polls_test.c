@@ -39,11 +39,11 @@ static tern_status begin(tern_opening **out, const char *path, watched *w, tern_
     return tern_model_open_begin(out, path, &desc, err);
 }
 
-// Polls until it is done, or no poll makes a difference any more.
+// Polls until it is done, or no poll makes a difference any more. Kernels are compiled meanwhile.
 static tern_status poll_some(tern_opening *o, bool *done, tern_model **m, tern_error *err) {
     tern_status status = TERN_OK;
     *done = false;
-    for (int i = 0; status == TERN_OK && !*done && i < N_POLLS; i++)
+    for (int i = 0; status == TERN_OK && !*done && (i < N_POLLS || gpu_play_is_compiling()); i++)
         status = tern_model_open_poll(o, done, m, err);
     return status;
 }

@@ -28,6 +28,7 @@
 #define TERN_KERNELS_WEBGPU_GPU_H
 
 #include <stdatomic.h>
+#include "base/os/team.h"
 #include "kernels/backend.h"
 #include "kernels/rope.h"
 #include "kernels/webgpu/device/gpu_kernels.h"
@@ -48,8 +49,15 @@ typedef struct gpu_pipeline {
     gpu_kernel kernel;
     gpu_constant constants[GPU_CONSTANTS];
     int n_constants;
-    wgpu_pipeline handle;
 } gpu_pipeline;
+
+// One that is made, or being made: the library compiles on threads of its own and calls back.
+typedef struct gpu_compiled {
+    gpu_pipeline what;
+    wgpu_pipeline handle; // NULL: not yet, or it failed
+    bool is_pending;
+    tern_device *device;
+} gpu_compiled;
 
 // ---- Device ------------------------------------------------------------------------------------
 
@@ -106,8 +114,8 @@ struct tern_device {
     wgpu_module modules[GPU_KERNEL_COUNT]; // by the first kernel that is in the file
     wgpu_layout layouts[GPU_KERNEL_COUNT]; // by kernel
     wgpu_pipeline_layout pipeline_layouts[GPU_KERNEL_COUNT];
-    gpu_pipeline *pipelines;
-    size_t n_pipelines, pipelines_capacity, n_pipeline_hits;
+    gpu_compiled **pipelines; // each where it stays
+    size_t n_pipelines, pipelines_capacity, n_pipeline_hits, n_pipelines_pending;
     // A word that is read back: when it arrives, all that was sent before it has arrived.
     gpu_readback fence;
     double fenced_at;
@@ -121,6 +129,10 @@ struct tern_device {
     wgpu_buffer *slabs;
     size_t n_slabs, slabs_capacity;
     uint64_t slab_bytes, slab_used, tiles_bytes_left;
+    // Threads that pack weights, until the last one is bound; NULL: few weights.
+    int n_threads; // wanted
+    tern_team *team;
+    size_t n_to_bind; // of those announced to gpu_tune, and their heads
 };
 
 // Opens only the library, for looking up functions. It is never closed, since its threads may still
@@ -203,7 +215,15 @@ const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint
 void gpu_readback_unmap(const tern_device *d, gpu_readback *r); // if it is mapped
 // Whether the library can compile the file of kernel `k`: *has becomes false if not.
 void gpu_try_module(tern_device *d, gpu_kernel k, bool *has);
-// The pipeline with these constants, from the cache or newly made.
+// The pipeline with these constants, from the cache or now begun: its handle is there once
+// gpu_pipelines_poll says done, or gpu_pipelines_wait returns. Those are about all pipelines, and
+// fail if one cannot be made. A compilation takes a tenth of a second or more, so what is needed
+// together is begun together.
+tern_status gpu_pipeline_begin(tern_device *d, const gpu_pipeline *wanted, const gpu_compiled **out,
+                               tern_error *err);
+tern_status gpu_pipelines_poll(tern_device *d, bool *done, tern_error *err);
+tern_status gpu_pipelines_wait(tern_device *d, tern_error *err);
+// Both in one call.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);
 
@@ -380,8 +400,8 @@ typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHE
 
 typedef struct gpu_dispatch {
     gpu_pipeline what;
-    wgpu_pipeline pipeline[GPU_CACHES]; // for the caches that gpu_plan_pipelines was called for
-    gpu_binding bindings[GPU_BINDINGS]; // in the kernel's order, without the unused
+    const gpu_compiled *pipeline[GPU_CACHES]; // for the caches of gpu_plan_pipelines
+    gpu_binding bindings[GPU_BINDINGS];       // in the kernel's order, without the unused
     int n_bindings;
     uint32_t x; // workgroups
     gpu_rows rows;
@@ -437,7 +457,8 @@ struct tern_plan {
     bool makes_lists;      // of the greatest logits
     tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
     uint32_t screened_few; // up to this many rows of few steps are screened
-    wgpu_pipeline screen_copy;
+    const gpu_compiled *screen_copy;
+    bool is_made[GPU_CACHES]; // all pipelines for the cache
 };
 
 // Whether a value's rows are in a dimension that only the batch counts (frames of a sound).
@@ -467,7 +488,10 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
-// Makes the pipelines that read or write a kind of cache, unless they exist.
+// Whether the pipelines that compile began are made: those of a text's steps and long prompts. The
+// others are begun then.
+tern_status gpu_compile_poll(tern_plan *p, bool *done, tern_error *err);
+// Begins all pipelines, with a kind of cache, unless they exist.
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 14 // dispatches that this adds

@@ -214,13 +214,19 @@ static void compare_sent(tern_device *d, wgpu_buffer b, uint64_t offset, const u
 // At most two of these are in flight, one before the fence and one after it, each with a piece
 // more.
 #define FENCE_BYTES ((uint64_t)28 << 20)
+// Dawn keeps 4 MB for what is written to buffers; a longer write gets memory of its own, which
+// makes it a fifth as fast.
+#define SEND_BYTES ((uint64_t)1 << 20)
 void gpu_send(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data, uint64_t bytes) {
     if (d->compare) {
         compare_sent(d, b, offset, data, bytes);
         return;
     }
-    gpu_send_piece(d, b, offset, data, bytes);
-    gpu_sent(d, b);
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < SEND_BYTES ? bytes - at : SEND_BYTES;
+        gpu_send_piece(d, b, offset + at, (const uint8_t *)data + at, n);
+        gpu_sent(d, b);
+    }
 }
 
 void gpu_send_piece(tern_device *d, wgpu_buffer b, uint64_t offset, const void *data,
@@ -313,6 +319,18 @@ static tern_status layout_of(tern_device *d, gpu_kernel k, tern_error *err) {
     return gpu_check(d, "making a layout", err);
 }
 
+static void on_pipeline(uint32_t status, wgpu_pipeline made, wgpu_text message, void *u1,
+                        void *u2) {
+    gpu_compiled *c = u1;
+    (void)u2;
+    c->is_pending = false;
+    c->device->n_pipelines_pending--;
+    if (status == WGPU_SUCCESS)
+        c->handle = made;
+    else
+        gpu_remember(c->device, "", message);
+}
+
 static bool same_pipeline(const gpu_pipeline *a, const gpu_pipeline *b) {
     if (a->kernel != b->kernel || a->n_constants != b->n_constants) return false;
     for (int i = 0; i < a->n_constants; i++)
@@ -322,37 +340,84 @@ static bool same_pipeline(const gpu_pipeline *a, const gpu_pipeline *b) {
     return true;
 }
 
-tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
-                             tern_error *err) {
+// The cache's entry for it; NULL: memory ran out.
+static gpu_compiled *entry_of(tern_device *d, const gpu_pipeline *wanted) {
     for (size_t i = 0; i < d->n_pipelines; i++)
-        if (same_pipeline(&d->pipelines[i], wanted)) {
+        if (same_pipeline(&d->pipelines[i]->what, wanted)) {
             d->n_pipeline_hits++;
-            *out = d->pipelines[i].handle;
-            return TERN_OK;
+            return d->pipelines[i];
         }
-    wgpu_module module;
-    TERN_TRY(module_of(d, wanted->kernel, &module, err));
-    TERN_TRY(layout_of(d, wanted->kernel, err));
     if (tern_array_reserve(TERN_MEM_GRAPH, &d->pipelines, &d->pipelines_capacity, d->n_pipelines,
                            1) != 0)
-        return tern_fail_memory(err, sizeof *wanted);
+        return NULL;
+    gpu_compiled *c = tern_alloc(TERN_MEM_GRAPH, sizeof *c);
+    if (!c) return NULL;
+    *c = (gpu_compiled){.what = *wanted, .device = d};
+    return d->pipelines[d->n_pipelines++] = c;
+}
+
+static tern_status begin_compiling(tern_device *d, gpu_compiled *c, tern_error *err) {
+    const gpu_pipeline *what = &c->what;
+    wgpu_module module;
+    TERN_TRY(module_of(d, what->kernel, &module, err));
+    TERN_TRY(layout_of(d, what->kernel, err));
     wgpu_constant constants[GPU_CONSTANTS] = {{0}};
-    for (int i = 0; i < wanted->n_constants; i++) {
-        constants[i].key = text_of(wanted->constants[i].name);
-        constants[i].value = wanted->constants[i].value;
+    for (int i = 0; i < what->n_constants; i++) {
+        constants[i].key = text_of(what->constants[i].name);
+        constants[i].value = what->constants[i].value;
     }
-    const char *entry = gpu_kernel_entry(wanted->kernel);
+    const char *entry = gpu_kernel_entry(what->kernel);
     wgpu_pipeline_desc desc = {.label = text_of(entry),
-                               .layout = d->pipeline_layouts[wanted->kernel]};
+                               .layout = d->pipeline_layouts[what->kernel]};
     desc.compute.module = module;
     desc.compute.entry = text_of(entry);
-    desc.compute.n_constants = (size_t)wanted->n_constants;
+    desc.compute.n_constants = (size_t)what->n_constants;
     desc.compute.constants = constants;
-    gpu_pipeline made = *wanted;
-    made.handle = d->api.DeviceCreateComputePipeline(d->device, &desc);
-    if (made.handle) d->pipelines[d->n_pipelines++] = made;
-    *out = made.handle;
-    TERN_TRY(gpu_check(d, entry, err));
-    return made.handle ? TERN_OK
-                       : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s", entry);
+    c->is_pending = true;
+    d->n_pipelines_pending++;
+    d->api.DeviceCreateComputePipelineAsync(
+        d->device, &desc,
+        (wgpu_pipeline_callback){NULL, WGPU_CALLBACK_PROCESS_EVENTS, on_pipeline, c, NULL});
+    return gpu_check(d, entry, err);
+}
+
+tern_status gpu_pipeline_begin(tern_device *d, const gpu_pipeline *wanted, const gpu_compiled **out,
+                               tern_error *err) {
+    gpu_compiled *c = entry_of(d, wanted);
+    *out = NULL;
+    if (!c) return tern_fail_memory(err, sizeof *c);
+    if (!c->handle && !c->is_pending) TERN_TRY(begin_compiling(d, c, err));
+    *out = c;
+    return TERN_OK;
+}
+
+tern_status gpu_pipelines_poll(tern_device *d, bool *done, tern_error *err) {
+    if (d->n_pipelines_pending > 0) d->api.InstanceProcessEvents(d->instance);
+    *done = d->n_pipelines_pending == 0;
+    return gpu_check(d, "compiling kernels", err);
+}
+
+// Sleeps between polls: the threads that compile need the processor more.
+#define WAIT_SECONDS 1e-4
+tern_status gpu_pipelines_wait(tern_device *d, tern_error *err) {
+    double end = tern_seconds() + GPU_SECONDS_SOFTWARE;
+    for (bool done = false;;) {
+        TERN_TRY(gpu_pipelines_poll(d, &done, err));
+        if (done) return TERN_OK;
+        if (tern_seconds() > end)
+            return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not finish compiling kernels");
+        tern_sleep(WAIT_SECONDS);
+    }
+}
+
+tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
+                             tern_error *err) {
+    const gpu_compiled *c;
+    *out = NULL;
+    TERN_TRY(gpu_pipeline_begin(d, wanted, &c, err));
+    TERN_TRY(gpu_pipelines_wait(d, err));
+    *out = c->handle;
+    return c->handle ? TERN_OK
+                     : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
+                                 gpu_kernel_entry(wanted->kernel));
 }

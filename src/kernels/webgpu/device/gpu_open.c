@@ -276,7 +276,6 @@ static tern_status take_step(tern_device *d, tern_error *err) {
 // Releases everything that the device holds of the library.
 static void shut(tern_device *d) {
     const wgpu_api *a = &d->api;
-    for (size_t i = 0; i < d->n_pipelines; i++) a->ComputePipelineRelease(d->pipelines[i].handle);
     for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
         if (d->modules[k]) a->ShaderModuleRelease(d->modules[k]);
         if (d->layouts[k]) a->BindGroupLayoutRelease(d->layouts[k]);
@@ -289,11 +288,17 @@ static void shut(tern_device *d) {
     if (d->device) a->DeviceDestroy(d->device);
     if (d->instance) {
         a->InstanceProcessEvents(d->instance);
-        a->InstanceRelease(d->instance); // runs pending callbacks: an adapter may still come
+        a->InstanceRelease(
+            d->instance); // runs pending callbacks: an adapter or a pipeline may still come
+    }
+    for (size_t i = 0; i < d->n_pipelines; i++) {
+        if (d->pipelines[i]->handle) a->ComputePipelineRelease(d->pipelines[i]->handle);
+        tern_free(d->pipelines[i]);
     }
     if (d->device) a->DeviceRelease(d->device);
     if (d->adapter) a->AdapterRelease(d->adapter);
     gpu_library_close(&d->api);
+    tern_team_close(d->team);
     tern_free(d->pipelines);
     tern_free(d->slabs);
 }
@@ -330,8 +335,7 @@ static tern_status begin_again(tern_device *d, tern_error *err) {
     gpu_policy_close(o->trials);
     o->trials = NULL;
     shut(d);
-    memset(d, 0, sizeof *d);
-    d->opening = o;
+    *d = (tern_device){.opening = o, .precise = d->precise, .n_threads = d->n_threads};
     return ask_for_adapter(d, err);
 }
 
@@ -369,6 +373,7 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
         return tern_fail(err, TERN_ERR_DEVICE, "this machine shows none");
     TERN_TRY(begin(out, desc->webgpu, false, chooses, err));
     (*out)->precise = desc->precise;
+    (*out)->n_threads = desc->n_threads;
     return TERN_OK;
 }
 

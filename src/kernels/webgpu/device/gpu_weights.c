@@ -8,8 +8,10 @@
 #include "base/dtype/ternary.h"
 #include "kernels/webgpu/device/gpu.h"
 
-#define PIECE_BYTES ((uint64_t)4 << 20)
-#define POLL_BYTES  ((uint64_t)16 << 20) // of the source that a poll reads
+#define PIECE_BYTES ((uint64_t)8 << 20)
+#define ALONE_BYTES ((uint64_t)128 << 10) // of a matrix that one thread packs
+#define SHARE_BYTES ((uint64_t)32 << 20)  // least weights that threads are started for
+#define POLL_BYTES  ((uint64_t)16 << 20)  // of the source that a poll reads
 #define STORAGE     (WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST | WGPU_BUFFER_COPY_SRC)
 
 // ---- Tiles of codes ----------------------------------------------------------------------------
@@ -90,12 +92,17 @@ static uint64_t slab_bytes_of(const tern_device *d, const tern_weight_source *s,
 // All matrices are known beforehand, so slabs are made exactly as large as needed.
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     (void)err;
+    uint64_t bytes = 0;
     d->tiles_bytes_left = 0;
+    d->n_to_bind = n;
     for (size_t i = 0; i < n; i++) {
         tiling t;
+        bytes += sources[i].bytes;
         bool is_tiled = in_slabs(&sources[i]) && find_tiling(d, &sources[i], &t);
         d->tiles_bytes_left += slab_bytes_of(d, &sources[i], is_tiled ? &t : NULL);
     }
+    if (bytes >= SHARE_BYTES && !d->team && tern_team_open(&d->team, d->n_threads, NULL) != TERN_OK)
+        d->team = NULL; // then this thread packs alone
     return TERN_OK;
 }
 
@@ -121,16 +128,12 @@ static tern_status slab_take(tern_device *d, uint64_t bytes, gpu_part *part, ter
 // Packs numbers of a row into the words of its tile, as in codes.wgsl: -1, 0, 1 and 2 of 64 columns
 // in four words, or -1 and 1 of 128.
 static void pack_block(const int8_t *codes, uint32_t *out) {
-    for (int i = 0; i < 4; i++) {
-        uint32_t word = 0;
-        for (int j = 0; j < 4; j++) {
-            uint32_t c;
-            memcpy(&c, codes + 16 * i + 4 * j, 4);
-            // In each byte: 11 -> 0, 00 -> 1, 01 -> 2, without a carry into the next.
-            word |= (((c & 0x03030303u) + 0x01010101u) & 0x03030303u) << (2 * j);
-        }
-        out[i] = word;
-    }
+    uint32_t c[16];
+    memcpy(c, codes, sizeof c);
+    // In each byte: 11 -> 0, 00 -> 1, 01 -> 2, without a carry into the next.
+    for (int i = 0; i < 16; i++) c[i] = ((c[i] & 0x03030303u) + 0x01010101u) & 0x03030303u;
+    for (int i = 0; i < 4; i++)
+        out[i] = c[4 * i] | c[4 * i + 1] << 2 | c[4 * i + 2] << 4 | c[4 * i + 3] << 6;
 }
 
 static void pack_block_of_bits(const int8_t *codes, uint32_t *out) {
@@ -289,32 +292,26 @@ static uint64_t row_bytes_of(gpu_form form, int64_t n_cols) {
                                : (uint64_t)n_cols * (form == GPU_FORM_F16 ? 2 : 4);
 }
 
-// bf16 has a wider range than f16, though hardly any weight needs it.
-#define F16_MAX 65000
-static tern_status look_for_f16(row_source *r, int64_t first, int64_t n, bool *fits,
-                                tern_error *err) {
-    *fits = true;
-    for (int64_t row = first; *fits && row < first + n; row++) {
-        TERN_TRY(tern_rows_reach(&r->rows, row, err));
-        tern_rows_decode(&r->rows, row, r->floats);
-        for (int64_t i = 0; i < r->s->n_cols; i++)
-            *fits &= r->floats[i] < F16_MAX && r->floats[i] > -F16_MAX;
-    }
-    return TERN_OK;
+// A head may be converted.
+static tern_dtype type_of(const tern_weight_source *s) {
+    tern_dtype type = s->type;
+    if (s->is_head && !s->is_table) tern_head_type(s->head, &type);
+    return type;
 }
 
 // The nearest of the forms: exact, except for the last bits of types whose blocks have scales of
 // two levels, which become f16. F16 only if all numbers fit.
-static gpu_form form_of(const row_source *r) {
-    if (r->type == TERN_DTYPE_Q8_0 || r->type == TERN_DTYPE_Q4_0) return GPU_FORM_Q8;
-    return r->type == TERN_DTYPE_F32 || r->s->n_cols % 8 != 0 ? GPU_FORM_F32 : GPU_FORM_F16;
+static gpu_form form_of(const tern_weight_source *s) {
+    tern_dtype type = type_of(s);
+    if (type == TERN_DTYPE_Q8_0 || type == TERN_DTYPE_Q4_0) return GPU_FORM_Q8;
+    return type == TERN_DTYPE_F32 || s->n_cols % 8 != 0 ? GPU_FORM_F32 : GPU_FORM_F16;
 }
 
-static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *r, gpu_form form,
-                              tern_error *err) {
-    const char *name = r->s->name;
+static tern_status bind_parts(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                              gpu_form form, tern_error *err) {
+    const char *name = s->name;
     w->form = form;
-    w->info.layout = w->form == GPU_FORM_Q8    ? tern_dtype_name(r->type)
+    w->info.layout = w->form == GPU_FORM_Q8    ? tern_dtype_name(type_of(s))
                      : w->form == GPU_FORM_F16 ? "F16"
                                                : "F32";
     uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
@@ -324,10 +321,10 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
                          "%s: eight rows are larger than a GPU's binding", name);
     TERN_TRY(reserve_parts(w, (size_t)((w->n_rows + rows_max - 1) / rows_max), err));
     w->owns_buffers = true;
-    if (r->s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)w->n_rows;
-    if (r->s->n_parts > 0)
+    if (s->is_matrix) w->info.bytes_per_token = row_bytes * (uint64_t)w->n_rows;
+    if (s->n_parts > 0)
         w->info.bytes_per_token =
-            w->info.bytes_per_token / (uint64_t)r->s->n_parts * (uint64_t)r->s->n_parts_read;
+            w->info.bytes_per_token / (uint64_t)s->n_parts * (uint64_t)s->n_parts_read;
     for (int64_t first = 0; first < w->n_rows; first += rows_max) {
         gpu_part *part = &w->parts[w->n_parts];
         *part = (gpu_part){.first_row = first};
@@ -338,13 +335,6 @@ static tern_status bind_parts(tern_device *d, tern_weight *w, const row_source *
         w->n_parts++;
     }
     return TERN_OK;
-}
-
-// A head may be converted.
-static tern_dtype type_of(const tern_weight_source *s) {
-    tern_dtype type = s->type;
-    if (s->is_head && !s->is_table) tern_head_type(s->head, &type);
-    return type;
 }
 
 static tern_status check_rows(const tern_weight_source *s, tern_error *err) {
@@ -405,20 +395,28 @@ static tern_status bind_vector(tern_device *d, tern_weight *w, const tern_weight
 
 // ---- Sending -----------------------------------------------------------------------------------
 
+// What a thread reads rows of a source with, and converts them in.
+typedef struct packer {
+    tern_codes codes; // of ternary matrices
+    row_source rows;  // the other matrices
+    int8_t *codes_row;
+    uint16_t *scales; // of a row of codes in groups
+    gpu_wide_row wide;
+    bool fits; // while looking: all its numbers fit f16
+    tern_error error;
+} packer;
+
 // How far a weight has been sent, or compared with its source.
 typedef struct gpu_sending {
     const tern_weight_source *s;
     tern_weight_source head; // of a table: what its head is made of
     tern_ternary_kind kind;
-    tern_codes codes; // of ternary matrices
-    row_source rows;  // the other matrices
-    tiling tiling;    // of these, if is_tiled
+    tiling tiling; // if is_tiled
     bool is_tiled;
-    uint16_t *scales; // of a row of codes in groups
-    gpu_wide_row wide;
-    void *piece; // [per_piece] tiles or rows as the kernels read them
+    packer *packers; // by thread; the first is open from the beginning
+    int n_packers;
+    void *piece; // [per_piece] tiles or rows as the kernels read them; NULL: nothing was sent yet
     int64_t per_piece;
-    int8_t *codes_row;
     bool is_looking; // whether all numbers fit f16; the parts are made after that
     size_t part;     // next: `at` is the tile or row in it; while looking, the row of all
     int64_t at;
@@ -427,13 +425,37 @@ typedef struct gpu_sending {
 
 static void sending_close(gpu_sending *x) {
     if (!x) return;
-    tern_codes_close(&x->codes);
-    row_source_close(&x->rows);
+    for (int i = 0; i < x->n_packers; i++) {
+        packer *p = &x->packers[i];
+        tern_codes_close(&p->codes);
+        row_source_close(&p->rows);
+        gpu_wide_row_close(&p->wide);
+        tern_free(p->codes_row);
+        tern_free(p->scales);
+    }
+    tern_free(x->packers);
     tern_free(x->piece);
-    tern_free(x->codes_row);
-    tern_free(x->scales);
-    gpu_wide_row_close(&x->wide);
     tern_free(x);
+}
+
+static tern_status packer_open(packer *p, const gpu_sending *x, tern_error *err) {
+    const tern_weight_source *s = x->s;
+    const tern_matrix m = tern_weight_matrix(s);
+    if (x->kind.is_ternary) return tern_codes_open(&p->codes, &m, &x->kind, true, err);
+    if (!s->is_matrix && !s->is_table) return TERN_OK;
+    TERN_TRY(check_rows(s, err));
+    return row_source_open(&p->rows, s, type_of(s), err);
+}
+
+// Threads share what is in memory; from a file, a piece is read by one of them. `n`: packers that
+// there are already.
+static tern_status open_packers(const tern_device *d, gpu_sending *x, tern_error *err) {
+    bool shares = d->team && x->s->data.memory && x->s->bytes > ALONE_BYTES;
+    int n = shares ? d->team->n_threads : 1;
+    x->packers = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *x->packers);
+    if (!x->packers) return tern_fail_memory(err, (size_t)n * sizeof *x->packers);
+    while (x->n_packers < n) TERN_TRY(packer_open(&x->packers[x->n_packers++], x, err));
+    return TERN_OK;
 }
 
 static tern_status sending_open(const tern_device *d, gpu_sending **out,
@@ -448,13 +470,10 @@ static tern_status sending_open(const tern_device *d, gpu_sending **out,
         status = tern_ternary_find(&m, s->ternarize, &x->kind, err);
         if (status != TERN_OK) TERN_TRY_GOTO(tern_fail_prefix(err, status, s->name));
     }
-    if (x->kind.is_ternary) {
-        TERN_TRY_GOTO(tern_codes_open(&x->codes, &m, &x->kind, true, err));
-    } else if (s->is_matrix || s->is_table) {
-        TERN_TRY_GOTO(check_rows(s, err));
-        TERN_TRY_GOTO(row_source_open(&x->rows, s, type_of(s), err));
+    if (s->is_matrix || s->is_table) {
+        if (!x->kind.is_ternary) TERN_TRY_GOTO(check_rows(s, err));
+        x->is_tiled = find_tiling(d, s, &x->tiling);
     }
-    x->is_tiled = (s->is_matrix || s->is_table) && find_tiling(d, s, &x->tiling);
     *out = x;
     return TERN_OK;
 fail:
@@ -462,99 +481,161 @@ fail:
     return status;
 }
 
-// Room for a piece, once the form is known.
-static tern_status open_piece(gpu_sending *x, const tern_weight *w, tern_error *err) {
-    if (w->form == GPU_FORM_VECTOR) return TERN_OK;
+// Room for a row, once the form is known.
+static tern_status open_row(packer *p, const gpu_sending *x, const tern_weight *w,
+                            tern_error *err) {
+    if (w->form != GPU_FORM_TILES) return TERN_OK;
+    size_t n_codes = (size_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS;
+    if (gpu_is_wide(w->codes))
+        return gpu_wide_row_open(&p->wide, &x->tiling.wide, w->n_cols)
+                   ? TERN_OK
+                   : tern_fail_memory(err, n_codes);
+    p->codes_row = tern_alloc(TERN_MEM_MISC, n_codes);
+    p->scales = tern_alloc_array(TERN_MEM_MISC, n_codes / GPU_BLOCK_COLS, sizeof *p->scales);
+    return p->codes_row && p->scales ? TERN_OK : tern_fail_memory(err, n_codes);
+}
+
+// Room for a piece, when the first one is sent.
+static tern_status open_piece(const tern_device *d, gpu_sending *x, const tern_weight *w,
+                              tern_error *err) {
+    if (w->form == GPU_FORM_VECTOR || x->piece) return TERN_OK;
     bool in_tiles = w->form == GPU_FORM_TILES;
     uint64_t each =
         in_tiles ? gpu_tile_bytes(w->codes, w->n_cols) : row_bytes_of(w->form, w->n_cols);
     int64_t n = in_tiles ? n_tiles(w->n_rows) : w->n_rows;
-    x->per_piece = (int64_t)(PIECE_BYTES / each) + 1;
+    x->per_piece = (int64_t)(PIECE_BYTES / each);
+    if (x->per_piece < 1) x->per_piece = 1;
     if (x->per_piece > n) x->per_piece = n;
+    if (!x->packers) TERN_TRY(open_packers(d, x, err));
+    for (int i = 0; i < x->n_packers; i++) TERN_TRY(open_row(&x->packers[i], x, w, err));
     x->piece = tern_alloc_array(TERN_MEM_MISC, (size_t)x->per_piece, (size_t)each);
-    if (in_tiles && gpu_is_wide(w->codes))
-        return x->piece && gpu_wide_row_open(&x->wide, &x->tiling.wide, w->n_cols)
-                   ? TERN_OK
-                   : tern_fail_memory(err, (size_t)each);
-    size_t n_codes = in_tiles ? (size_t)gpu_blocks(w->n_cols) * GPU_BLOCK_COLS : 0;
-    x->codes_row = tern_alloc(TERN_MEM_MISC, n_codes);
-    x->scales = tern_alloc_array(TERN_MEM_MISC, n_codes / GPU_BLOCK_COLS, sizeof *x->scales);
-    return x->piece && x->codes_row && x->scales ? TERN_OK : tern_fail_memory(err, (size_t)each);
+    return x->piece ? TERN_OK : tern_fail_memory(err, (size_t)x->per_piece * (size_t)each);
+}
+
+// ---- Rows shared by threads --------------------------------------------------------------------
+
+typedef struct rows_job rows_job;
+typedef tern_status rows_fn(const rows_job *j, packer *p, int64_t i, tern_error *err);
+struct rows_job {
+    const tern_weight *w;
+    gpu_sending *x;
+    rows_fn *fn;
+    size_t n; // fn is called for 0 .. n - 1
+    atomic_size_t claimed;
+};
+
+static void do_share(void *ctx, const tern_team *team) {
+    rows_job *j = ctx;
+    packer *p = &j->x->packers[team->thread];
+    size_t at, end, block = j->n / (8 * (size_t)team->n_threads) + 1;
+    while (tern_team_claim(&j->claimed, j->n, block, &at, &end))
+        for (; at < end && p->error.status == TERN_OK; at++) j->fn(j, p, (int64_t)at, &p->error);
+}
+
+static tern_status run_rows(const tern_device *d, rows_job *j, tern_error *err) {
+    static const tern_team alone = {.thread = 0, .n_threads = 1};
+    if (j->x->n_packers > 1)
+        tern_team_run(d->team, do_share, j);
+    else
+        do_share(j, &alone);
+    for (int i = 0; i < j->x->n_packers; i++) {
+        const tern_error *why = &j->x->packers[i].error;
+        if (why->status == TERN_OK) continue;
+        if (err) *err = *why;
+        return why->status;
+    }
+    return TERN_OK;
 }
 
 // A row's numbers go to codes_row, and its scales, if it has some of its own, to their places in a
 // tile.
-static tern_status read_codes(const tern_weight *w, gpu_sending *x, int64_t row, uint16_t *scales,
+static tern_status read_codes(const rows_job *j, packer *p, int64_t row, uint16_t *scales,
                               tern_error *err) {
+    const tern_weight *w = j->w;
     uint64_t first;
     if (!w->codes.group) {
-        TERN_TRY(tern_rows_reach(&x->codes.rows, row, err));
-        memcpy(x->codes_row, tern_codes_row(&x->codes, row), (size_t)w->n_cols);
+        TERN_TRY(tern_rows_reach(&p->codes.rows, row, err));
+        memcpy(p->codes_row, tern_codes_row(&p->codes, row), (size_t)w->n_cols);
         return TERN_OK;
     }
-    TERN_TRY(tern_rows_reach(&x->rows.rows, row, err));
-    const void *data = tern_rows_data(&x->rows.rows, row, &first);
-    size_t n_cols = (size_t)w->n_cols, group = tern_dtype_group_n(x->s->type);
-    tern_dtype_decode_groups(x->s->type, data, first, n_cols, x->codes_row, x->scales);
+    TERN_TRY(tern_rows_reach(&p->rows.rows, row, err));
+    const void *data = tern_rows_data(&p->rows.rows, row, &first);
+    tern_dtype type = j->x->s->type;
+    size_t n_cols = (size_t)w->n_cols, group = tern_dtype_group_n(type);
+    tern_dtype_decode_groups(type, data, first, n_cols, p->codes_row, p->scales);
     for (size_t g = 0; g < n_cols / w->codes.group; g++)
-        scales[g * GPU_TILE_ROWS] = x->scales[g * w->codes.group / group];
+        scales[g * GPU_TILE_ROWS] = p->scales[g * w->codes.group / group];
     return TERN_OK;
 }
 
 // A row of the matrix, into its place in a tile.
-static tern_status put_row(const tern_weight *w, gpu_sending *x, int64_t row, size_t in_tile,
-                           uint8_t *tile, tern_error *err) {
+static tern_status put_row(const rows_job *j, packer *p, int64_t row, size_t in_tile, uint8_t *tile,
+                           tern_error *err) {
+    const tern_weight *w = j->w;
     int64_t blocks = gpu_blocks(w->n_cols);
     uint64_t scales_at = (uint64_t)blocks * 64 * w->codes.bits;
     if (gpu_is_wide(w->codes)) {
-        TERN_TRY(gpu_wide_row_read(&x->wide, x->s, &x->rows.rows, row, err));
-        gpu_wide_row_put(&x->wide, w->n_cols, in_tile, (uint32_t *)tile);
+        TERN_TRY(gpu_wide_row_read(&p->wide, j->x->s, &p->rows.rows, row, err));
+        gpu_wide_row_put(&p->wide, w->n_cols, in_tile, (uint32_t *)tile);
         return TERN_OK;
     }
-    TERN_TRY(read_codes(w, x, row, (uint16_t *)(tile + scales_at) + in_tile, err));
-    pack_row(w->codes, x->codes_row, blocks, (uint32_t *)tile + in_tile * 4);
+    TERN_TRY(read_codes(j, p, row, (uint16_t *)(tile + scales_at) + in_tile, err));
+    pack_row(w->codes, p->codes_row, blocks, (uint32_t *)tile + in_tile * 4);
     return TERN_OK;
 }
 
-static tern_status send_tiles(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t n,
-                              tern_error *err) {
-    const gpu_part *part = &w->parts[x->part];
-    uint64_t each = gpu_tile_bytes(w->codes, w->n_cols);
-    uint8_t *piece = x->piece;
-    if (x->at == 0) {
-        float header[GPU_HEADER_BYTES / 4] = {x->kind.scale};
-        gpu_send(d, part->buffer, part->offset, header, sizeof header);
+static tern_status put_tile(const rows_job *j, packer *p, int64_t i, tern_error *err) {
+    const tern_weight *w = j->w;
+    uint8_t *tile = (uint8_t *)j->x->piece + (uint64_t)i * gpu_tile_bytes(w->codes, w->n_cols);
+    int64_t first = w->parts[j->x->part].first_row + (j->x->at + i) * GPU_TILE_ROWS;
+    for (int64_t r = 0; r < GPU_TILE_ROWS; r++) {
+        int64_t row = first + r < w->n_rows ? first + r : w->n_rows - 1; // past the end: not read
+        TERN_TRY(put_row(j, p, row, (size_t)r, tile, err));
     }
-    for (int64_t r = 0; r < n * GPU_TILE_ROWS; r++) {
-        int64_t at = part->first_row + x->at * GPU_TILE_ROWS + r;
-        uint8_t *tile = piece + (uint64_t)(r / GPU_TILE_ROWS) * each;
-        size_t in_tile = (size_t)(r % GPU_TILE_ROWS);
-        if (at >= w->n_rows) at = w->n_rows - 1; // past the end: nobody reads these sums
-        TERN_TRY(put_row(w, x, at, in_tile, tile, err));
-    }
-    gpu_send(d, part->buffer, part->offset + GPU_HEADER_BYTES + (uint64_t)x->at * each, piece,
-             (uint64_t)n * each);
     return TERN_OK;
 }
 
+// bf16 has a wider range than f16, though hardly any weight needs it.
+#define F16_MAX 65000
+static tern_status look_at_row(const rows_job *j, packer *p, int64_t i, tern_error *err) {
+    if (!p->fits) return TERN_OK;
+    TERN_TRY(tern_rows_reach(&p->rows.rows, j->x->at + i, err));
+    tern_rows_decode(&p->rows.rows, j->x->at + i, p->rows.floats);
+    for (int64_t k = 0; k < j->w->n_cols; k++)
+        p->fits &= p->rows.floats[k] < F16_MAX && p->rows.floats[k] > -F16_MAX;
+    return TERN_OK;
+}
+
+static tern_status put_floats(const rows_job *j, packer *p, int64_t i, tern_error *err) {
+    const tern_weight *w = j->w;
+    int64_t row = w->parts[j->x->part].first_row + j->x->at + i;
+    TERN_TRY(tern_rows_reach(&p->rows.rows, row, err));
+    write_row(&p->rows, w->form, row,
+              (uint8_t *)j->x->piece + (uint64_t)i * row_bytes_of(w->form, w->n_cols));
+    return TERN_OK;
+}
+
+// n tiles, or rows of floats, of the part.
 static tern_status send_rows(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t n,
                              tern_error *err) {
     const gpu_part *part = &w->parts[x->part];
-    uint64_t row_bytes = row_bytes_of(w->form, w->n_cols);
-    uint8_t *piece = x->piece;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = part->first_row + x->at + i;
-        TERN_TRY(tern_rows_reach(&x->rows.rows, row, err));
-        write_row(&x->rows, w->form, row, piece + (uint64_t)i * row_bytes);
-    }
-    gpu_send(d, part->buffer, part->offset + (uint64_t)x->at * row_bytes, piece,
-             (uint64_t)n * row_bytes);
+    bool in_tiles = w->form == GPU_FORM_TILES;
+    uint64_t each =
+        in_tiles ? gpu_tile_bytes(w->codes, w->n_cols) : row_bytes_of(w->form, w->n_cols);
+    float header[GPU_HEADER_BYTES / 4] = {x->kind.scale};
+    rows_job job = {w, x, in_tiles ? put_tile : put_floats, (size_t)n, 0};
+    TERN_TRY(run_rows(d, &job, err));
+    if (in_tiles && x->at == 0) gpu_send(d, part->buffer, part->offset, header, sizeof header);
+    gpu_send(d, part->buffer,
+             part->offset + (in_tiles ? GPU_HEADER_BYTES : 0) + (uint64_t)x->at * each, x->piece,
+             (uint64_t)n * each);
     return TERN_OK;
 }
 
 // The next piece of the weight. *n_rows: how many rows of the source are in it.
 static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending *x, int64_t *n_rows,
                               tern_error *err) {
+    TERN_TRY(open_piece(d, x, w, err));
     const gpu_part *part = &w->parts[x->part];
     bool in_tiles = w->form == GPU_FORM_TILES, is_vector = w->form == GPU_FORM_VECTOR;
     int64_t all = in_tiles ? n_tiles(part->n_rows) : part->n_rows, n = all - x->at;
@@ -562,7 +643,7 @@ static tern_status send_piece(tern_device *d, const tern_weight *w, gpu_sending 
     if (is_vector)
         gpu_send(d, part->buffer, 0, w->vector, (uint64_t)(w->n_rows * w->n_cols) * sizeof(float));
     else
-        TERN_TRY(in_tiles ? send_tiles(d, w, x, n, err) : send_rows(d, w, x, n, err));
+        TERN_TRY(send_rows(d, w, x, n, err));
     x->at += n;
     if (x->at == all) {
         x->at = 0;
@@ -578,7 +659,7 @@ static tern_status compare_all(tern_device *d, const tern_weight *w, const tern_
     gpu_sending *x;
     TERN_TRY(sending_open(d, &x, s, err));
     int64_t n;
-    tern_status status = open_piece(x, w, err);
+    tern_status status = TERN_OK;
     while (status == TERN_OK && !x->is_done) status = send_piece(d, w, x, &n, err);
     sending_close(x);
     return status;
@@ -610,50 +691,12 @@ static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_sourc
         x->is_done = true;
         return bind_host(w, s, err);
     }
-    if (!s->is_matrix && !s->is_table)
-        TERN_TRY(bind_vector(d, w, s, err));
-    else if (x->kind.is_ternary)
-        TERN_TRY(bind_tiles(d, w, ternary, true, s, err));
-    else if (x->is_tiled)
-        TERN_TRY(bind_tiles(d, w, x->tiling.wide.codes, x->tiling.multiplies, s, err));
-    else {
-        gpu_form form = form_of(&x->rows);
-        x->is_looking = form == GPU_FORM_F16 && s->type != TERN_DTYPE_F16;
-        if (!x->is_looking) TERN_TRY(bind_parts(d, w, &x->rows, form, err));
-    }
-    return x->is_looking ? TERN_OK : open_piece(x, w, err);
-}
-
-tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
-                            tern_error *err) {
-    *out = NULL;
-    tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
-    if (!w) return tern_fail_memory(err, sizeof *w);
-    w->n_rows = s->n_rows;
-    w->n_cols = s->n_cols;
-    w->parts = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w->parts);
-    tern_status status = w->parts ? begin(d, w, s, err) : tern_fail_memory(err, sizeof *w->parts);
-    if (status == TERN_OK)
-        *out = w;
-    else
-        gpu_weight_unbind(d, w);
-    return status;
-}
-
-// Some more rows of a matrix whose form depends on whether all its numbers fit f16.
-static tern_status look(tern_device *d, tern_weight *w, int64_t *n_rows, tern_error *err) {
-    gpu_sending *x = w->sending;
-    int64_t n = (int64_t)(PIECE_BYTES / sizeof(float)) / w->n_cols + 1;
-    if (n > w->n_rows - x->at) n = w->n_rows - x->at;
-    bool fits;
-    TERN_TRY(look_for_f16(&x->rows, x->at, n, &fits, err));
-    x->at += n;
-    *n_rows = n;
-    if (fits && x->at < w->n_rows) return TERN_OK;
-    x->is_looking = false;
-    x->at = 0;
-    TERN_TRY(bind_parts(d, w, &x->rows, fits ? GPU_FORM_F16 : GPU_FORM_F32, err));
-    return open_piece(x, w, err);
+    if (!s->is_matrix && !s->is_table) return bind_vector(d, w, s, err);
+    if (x->kind.is_ternary) return bind_tiles(d, w, ternary, true, s, err);
+    if (x->is_tiled) return bind_tiles(d, w, x->tiling.wide.codes, x->tiling.multiplies, s, err);
+    gpu_form form = form_of(s);
+    x->is_looking = form == GPU_FORM_F16 && s->type != TERN_DTYPE_F16;
+    return x->is_looking ? TERN_OK : bind_parts(d, w, s, form, err);
 }
 
 // A table that is also the head keeps its own rows, as on the CPU, if a mode converts the head's.
@@ -665,15 +708,54 @@ static tern_status begin_head(tern_device *d, tern_weight *w, tern_error *err) {
         return TERN_OK;
     x->head = *s;
     x->head.is_table = false;
+    d->n_to_bind++;
     return gpu_weight_bind(d, &x->head, &w->head, err);
 }
 
+tern_status gpu_weight_bind(tern_device *d, const tern_weight_source *s, tern_weight **out,
+                            tern_error *err) {
+    *out = NULL;
+    tern_weight *w = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w);
+    if (!w) return tern_fail_memory(err, sizeof *w);
+    w->n_rows = s->n_rows;
+    w->n_cols = s->n_cols;
+    w->parts = tern_alloc(TERN_MEM_WEIGHTS, sizeof *w->parts);
+    tern_status status = w->parts ? begin(d, w, s, err) : tern_fail_memory(err, sizeof *w->parts);
+    if (status == TERN_OK) status = begin_head(d, w, err);
+    if (status == TERN_OK)
+        *out = w;
+    else
+        gpu_weight_unbind(d, w);
+    return status;
+}
+
+// Some more rows of a matrix whose form depends on whether all its numbers fit f16.
+static tern_status look(tern_device *d, tern_weight *w, int64_t *n_rows, tern_error *err) {
+    gpu_sending *x = w->sending;
+    int64_t n = (int64_t)(PIECE_BYTES / sizeof(float)) / w->n_cols + 1;
+    bool fits = true;
+    if (n > w->n_rows - x->at) n = w->n_rows - x->at;
+    if (!x->packers) TERN_TRY(open_packers(d, x, err));
+    for (int i = 0; i < x->n_packers; i++) x->packers[i].fits = true;
+    rows_job job = {w, x, look_at_row, (size_t)n, 0};
+    TERN_TRY(run_rows(d, &job, err));
+    for (int i = 0; i < x->n_packers; i++) fits &= x->packers[i].fits;
+    x->at += n;
+    *n_rows = n;
+    if (fits && x->at < w->n_rows) return TERN_OK;
+    x->is_looking = false;
+    x->at = 0;
+    return bind_parts(d, w, x->s, fits ? GPU_FORM_F16 : GPU_FORM_F32, err);
+}
+
 static void finish(tern_device *d, tern_weight *w) {
-    if (w->head) w->info = w->head->info;
     d->tiles_bytes_left -= w->slab_bytes;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     sending_close(w->sending);
     w->sending = NULL;
+    if (d->n_to_bind == 0 || --d->n_to_bind > 0) return;
+    tern_team_close(d->team); // all are bound
+    d->team = NULL;
 }
 
 tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left, tern_error *err) {
@@ -693,7 +775,6 @@ tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left,
         *left = (uint64_t)(w->n_rows - done) * row_bytes;
         return TERN_OK;
     }
-    if (!w->head) TERN_TRY(begin_head(d, w, err));
     *left = 0;
     if (w->head) TERN_TRY(gpu_weight_bind_poll(d, w->head, left, err));
     if (*left == 0) finish(d, w);
@@ -714,4 +795,9 @@ void gpu_weight_unbind(tern_device *d, tern_weight *w) {
     tern_free(w);
 }
 
-void gpu_weight_info(const tern_weight *w, tern_weight_info *info) { *info = w->info; }
+void gpu_weight_info(const tern_weight *w, tern_weight_info *info) {
+    *info = w->head ? w->head->info : w->info;
+    info->is_bound = !w->sending;
+    info->is_settled = !(w->sending && w->sending->is_looking) &&
+                       !(w->head && w->head->sending && w->head->sending->is_looking);
+}

@@ -137,6 +137,8 @@ typedef void (*wgpu_adapter_fn)(uint32_t status, wgpu_adapter adapter, wgpu_text
 typedef void (*wgpu_device_fn)(uint32_t status, wgpu_device device, wgpu_text message, void *u1,
                                void *u2);
 typedef void (*wgpu_map_fn)(uint32_t status, wgpu_text message, void *u1, void *u2);
+typedef void (*wgpu_pipeline_fn)(uint32_t status, wgpu_pipeline pipeline, wgpu_text message,
+                                 void *u1, void *u2);
 typedef void (*wgpu_device_event_fn)(const wgpu_device *device, uint32_t reason, wgpu_text message,
                                      void *u1, void *u2);
 // 2025: (status, u1, u2); 2026: (status, message, u1, u2). Only the status may be read.
@@ -152,6 +154,7 @@ typedef void (*wgpu_work_done_fn)(uint32_t status);
 WGPU_CALLBACK_INFO(wgpu_adapter_callback, wgpu_adapter_fn);
 WGPU_CALLBACK_INFO(wgpu_device_callback, wgpu_device_fn);
 WGPU_CALLBACK_INFO(wgpu_map_callback, wgpu_map_fn);
+WGPU_CALLBACK_INFO(wgpu_pipeline_callback, wgpu_pipeline_fn);
 WGPU_CALLBACK_INFO(wgpu_lost_callback, wgpu_device_event_fn);
 
 typedef struct wgpu_error_callback {
@@ -300,7 +303,8 @@ typedef struct wgpu_pass_desc {
     F(wgpu_pipeline_layout, DeviceCreatePipelineLayout,                                            \
       (wgpu_device, const wgpu_pipeline_layout_desc *))                                            \
     F(wgpu_group, DeviceCreateBindGroup, (wgpu_device, const wgpu_group_desc *))                   \
-    F(wgpu_pipeline, DeviceCreateComputePipeline, (wgpu_device, const wgpu_pipeline_desc *))       \
+    F(wgpu_future, DeviceCreateComputePipelineAsync,                                               \
+      (wgpu_device, const wgpu_pipeline_desc *, wgpu_pipeline_callback))                           \
     F(wgpu_encoder, DeviceCreateCommandEncoder, (wgpu_device, const void *))                       \
     F(wgpu_query_set, DeviceCreateQuerySet, (wgpu_device, const wgpu_query_set_desc *))            \
     F(void, QuerySetRelease, (wgpu_query_set))                                                     \

@@ -208,7 +208,7 @@ gpu_kernel gpu_screen_copy_kernel(const tern_weight *w) {
     return gpu_is_wide(w->codes) ? GPU_WIDE_HEAD_COPY : GPU_HEAD_COPY;
 }
 
-// Made now, since a pipeline takes long.
+// Begun now, since a pipeline takes long.
 static tern_status open_copy(tern_plan *p, tern_error *err) {
     const tern_weight *w = p->screened;
     gpu_dispatch d = {.what.kernel = gpu_screen_copy_kernel(w)};
@@ -216,7 +216,7 @@ static tern_status open_copy(tern_plan *p, tern_error *err) {
     if (gpu_is_wide(w->codes)) set(&d, "COLS4", (double)(w->n_cols / 4));
     set(&d, "N_ROWS", (double)w->n_rows);
     set(&d, "Q_WORDS", (double)(padded_cols(w) / 4));
-    return gpu_pipeline_get(p->device, &d.what, &p->screen_copy, err);
+    return gpu_pipeline_begin(p->device, &d.what, &p->screen_copy, err);
 }
 
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,

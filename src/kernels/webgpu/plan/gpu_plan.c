@@ -141,25 +141,50 @@ static tern_status add_nodes(tern_plan *p, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err) {
+// Whether a text needs it that has just been opened: a step of its own, or a long prompt. Other
+// pipelines are made after those.
+static bool is_first(const tern_plan *p, const gpu_dispatch *d) {
+    bool by_tokens = d->rows == GPU_ROWS_TOKENS;
+    bool of_prompts = by_tokens ? d->rows_max >= (uint32_t)p->n_batch : d->rows_min <= 1;
+    bool of_steps = d->tokens_min <= 1 && d->rows_min <= 1;
+    return ((d->kinds & GPU_PROMPTS) && of_prompts) || ((d->kinds & GPU_FEW_STEPS) && of_steps);
+}
+
+static tern_status begin_pipelines(tern_plan *p, gpu_cache cache, bool first, tern_error *err) {
     for (size_t i = 0; i < p->n_dispatches; i++) {
         gpu_dispatch *d = &p->dispatches[i];
-        if (d->pipeline[cache]) continue;
+        if (d->pipeline[cache] || is_first(p, d) != first) continue;
         gpu_pipeline wanted = d->what;
-        wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
-        TERN_TRY(gpu_pipeline_get(p->device, &wanted, &d->pipeline[cache], err));
+        if (d->uses_cache) wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
+        TERN_TRY(gpu_pipeline_begin(p->device, &wanted, &d->pipeline[cache], err));
+        for (int k = 0; k < GPU_CACHES && !d->uses_cache; k++) d->pipeline[k] = d->pipeline[cache];
     }
     return TERN_OK;
 }
 
-static tern_status make_pipelines(tern_plan *p, tern_error *err) {
-    for (size_t i = 0; i < p->n_dispatches; i++) {
-        gpu_dispatch *d = &p->dispatches[i];
-        if (d->uses_cache) continue;
-        TERN_TRY(gpu_pipeline_get(p->device, &d->what, &d->pipeline[0], err));
-        for (int k = 1; k < GPU_CACHES; k++) d->pipeline[k] = d->pipeline[0];
+tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err) {
+    TERN_TRY(begin_pipelines(p, cache, true, err));
+    return begin_pipelines(p, cache, false, err);
+}
+
+// The cache that sessions of usual lengths will have, see tern_kv_choose.
+#define USUAL_CONTEXT 4096
+static gpu_cache usual_cache(const tern_graph *g) {
+    tern_kv_type type;
+    bool small = tern_kv_choose(g, USUAL_CONTEXT, TERN_KV_AUTO, &type, NULL) == TERN_OK &&
+                 type == TERN_KV_F32;
+    return small ? GPU_CACHE_F32 : GPU_CACHE_F16;
+}
+
+tern_status gpu_compile_poll(tern_plan *p, bool *done, tern_error *err) {
+    gpu_cache cache = usual_cache(p->g);
+    TERN_TRY(gpu_pipelines_poll(p->device, done, err));
+    *done = true;
+    for (size_t i = 0; *done && i < p->n_dispatches; i++) {
+        const gpu_compiled *c = p->dispatches[i].pipeline[cache];
+        *done = !c || !c->is_pending;
     }
-    return TERN_OK;
+    return *done ? gpu_plan_pipelines(p, cache, err) : TERN_OK;
 }
 
 // Logits that are computed at a time, and logits that the host reads at a time; to read only the
@@ -204,7 +229,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     }
     TERN_TRY_GOTO(gpu_check_graph(g, err));
     TERN_TRY_GOTO(add_nodes(p, err));
-    TERN_TRY_GOTO(make_pipelines(p, err));
+    TERN_TRY_GOTO(begin_pipelines(p, usual_cache(g), true, err));
     *out = p;
     return TERN_OK;
 fail:

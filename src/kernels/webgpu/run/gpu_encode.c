@@ -114,12 +114,16 @@ static uint32_t rows_of(const tern_instance *in, const gpu_dispatch *step, int32
     return (rows + step->rows_each - 1) / step->rows_each;
 }
 
+static bool is_of_kind(const gpu_request *b, const gpu_dispatch *step) {
+    uint32_t n = (uint32_t)b->n_tokens;
+    if (b->kind == GPU_FEW_STEPS && (n < step->tokens_min || n > step->tokens_max)) return false;
+    return step->kinds & b->kind;
+}
+
 static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
     const gpu_request *b = &in->batch;
-    uint32_t n = (uint32_t)b->n_tokens;
-    if (!(step->kinds & b->kind)) return false;
+    if (!is_of_kind(b, step)) return false;
     if (step->screen && (step->screen == GPU_SCREENED) != gpu_screens(in)) return false;
-    if (b->kind == GPU_FEW_STEPS && (n < step->tokens_min || n > step->tokens_max)) return false;
     gpu_results wanted = gpu_results_of(in);
     switch (step->phase) {
     case GPU_PHASE_BODY: return body;
@@ -128,6 +132,33 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     case GPU_PHASE_TOP: return wanted == GPU_RESULTS_GREATEST;
     default: return wanted == GPU_RESULTS_LISTS;
     }
+}
+
+static tern_status find_pipeline(const gpu_compiled *c, bool *has, tern_error *err) {
+    if (c->handle) return TERN_OK;
+    *has = false;
+    return c->is_pending ? TERN_OK
+                         : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
+                                     gpu_kernel_entry(c->what.kernel));
+}
+
+tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err) {
+    tern_plan *p = in->plan;
+    *has = true;
+    if (p->is_made[in->cache]) return TERN_OK;
+    bool is_alone = !gpu_order_has_next(in) && !in->batch.wants.drafting, all = true, done;
+    TERN_TRY(gpu_pipelines_poll(p->device, &done, err));
+    gpu_set_chunk(in, 0);
+    if (p->screened) TERN_TRY(find_pipeline(p->screen_copy, has, err));
+    for (size_t i = 0; i < p->n_dispatches; i++) {
+        const gpu_dispatch *step = &p->dispatches[i];
+        const gpu_compiled *c = step->pipeline[in->cache];
+        all &= c->handle != NULL;
+        if (!is_alone || (is_of_kind(&in->batch, step) && rows_of(in, step, 0) > 0))
+            TERN_TRY(find_pipeline(c, has, err));
+    }
+    p->is_made[in->cache] = all && *has;
+    return TERN_OK;
 }
 
 // The bytes that a dispatch moves at least: its weights once, its rows, and the positions that it
@@ -222,7 +253,8 @@ static bool encode(const tern_instance *in, gpu_encoding *e, size_t i, int32_t a
         e->pass =
             gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel, bytes_of(in, step));
     uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
-    gpu_encode_dispatch(in, e, step->pipeline[in->cache], in->groups[e->step][i], step->x, rows, z);
+    gpu_encode_dispatch(in, e, step->pipeline[in->cache]->handle, in->groups[e->step][i], step->x,
+                        rows, z);
     return true;
 }
 

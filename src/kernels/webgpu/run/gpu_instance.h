@@ -216,6 +216,8 @@ uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t
 // Those of the request's next piece, from dispatch `first` on. Returns where the one after it
 // begins; 0: it was the last.
 size_t gpu_encode_piece(const tern_instance *in, gpu_encoding *e, size_t first);
+// Whether the pipelines of the request are made, and of the batch's if more requests follow.
+tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err);
 void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
                          wgpu_group group, uint32_t x, uint32_t y, uint32_t z);
 void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from, uint64_t offset,

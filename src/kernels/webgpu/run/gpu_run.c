@@ -370,7 +370,9 @@ static bool find_readback(tern_instance *in) {
 // Submits the request, or leaves that to a poll.
 static tern_status begin(tern_instance *in, tern_error *err) {
     const gpu_request *batch = &in->batch;
-    in->is_held = in->was_cancelled && !find_readback(in);
+    bool has_kernels;
+    TERN_TRY(gpu_has_kernels(in, &has_kernels, err));
+    in->is_held = !has_kernels || (in->was_cancelled && !find_readback(in));
     in->busy = true;
     if (in->is_held) return TERN_OK;
     in->was_cancelled = false;
@@ -510,6 +512,7 @@ tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     }
     if (in->is_held) {
         tern_status status = begin(in, err);
+        if (in->is_held) tern_sleep(1e-4); // for the threads that compile
         if (status != TERN_OK) gpu_cancel(in);
         return status;
     }

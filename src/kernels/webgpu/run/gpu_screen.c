@@ -41,7 +41,7 @@ static tern_status make_copy(const tern_instance *in, wgpu_buffer copy, tern_err
     wgpu_group group = d->api.DeviceCreateBindGroup(d->device, &desc);
     uint32_t n = (uint32_t)w->n_rows;
     gpu_encoding e = {0};
-    gpu_encode_dispatch(in, &e, p->screen_copy, group, n < COPY_GRID ? n : COPY_GRID,
+    gpu_encode_dispatch(in, &e, p->screen_copy->handle, group, n < COPY_GRID ? n : COPY_GRID,
                         (n + COPY_GRID - 1) / COPY_GRID, 1);
     if (e.encoder) gpu_encoding_submit(in, &e);
     d->api.BindGroupRelease(group);

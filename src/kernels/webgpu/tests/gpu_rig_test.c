@@ -472,6 +472,11 @@ bool rig_walk(rig *r, rig_device device, double seconds, rig_step *steps, int32_
     return status == TERN_OK;
 }
 
+static size_t bytes_of_pipelines(const tern_device *d) {
+    if (!d) return 0;
+    return d->pipelines_capacity * sizeof *d->pipelines + d->n_pipelines * sizeof **d->pipelines;
+}
+
 void rig_fail_allocations(rig *r) {
     tern_error err = {0};
     int32_t ids[9];
@@ -481,7 +486,7 @@ void rig_fail_allocations(rig *r) {
     tern_status status = TERN_ERR_MEMORY;
     size_t before = tern_mem_get_stats().total_now, n = 0;
     const tern_device *d = device_of(RIG_GPU);
-    size_t list = d ? d->pipelines_capacity : 0; // the device's own, of all tests so far
+    size_t list = bytes_of_pipelines(d); // the device's own, of all tests so far
     while (status == TERN_ERR_MEMORY && n < 1000) {
         rig_machine m;
         tern_mem_fail_at(++n);
@@ -495,7 +500,7 @@ void rig_fail_allocations(rig *r) {
         rig_take_down(&m);
     }
     CHECK_MSG(status == TERN_OK && n > 10, "after %zu failures: %s", n, err.message);
-    if (d) list = (d->pipelines_capacity - list) * sizeof *d->pipelines;
+    list = bytes_of_pipelines(d) - list;
     CHECK_MSG(tern_mem_get_stats().total_now < before + list + (64 << 10), "memory was lost");
     free(out);
 }

@@ -89,6 +89,47 @@ TEST(gpu_sends_as_much_as_the_device_takes) {
     free((void *)(uintptr_t)s.data.memory);
 }
 
+// Threads pack what one packs alone. Seen to fail when all but the first pack other rows than they
+// claimed.
+TEST(gpu_weights_are_packed_by_threads) {
+    static const struct {
+        tern_dtype type;
+        bool is_matrix;
+        gpu_form form;
+    } kinds[] = {{TERN_DTYPE_Q8_0, false, GPU_FORM_Q8},   {TERN_DTYPE_Q4_K, true, GPU_FORM_TILES},
+                 {TERN_DTYPE_Q2_0, true, GPU_FORM_TILES}, {TERN_DTYPE_I2_S, true, GPU_FORM_TILES},
+                 {TERN_DTYPE_BF16, false, GPU_FORM_F16},  {TERN_DTYPE_BF16, false, GPU_FORM_F32}};
+    tern_error err = {0};
+    tern_device *d = open_holding();
+    if (!d) return;
+    gpu_webgpu(&(gpu_play){0});
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        tern_weight *w = NULL;
+        tern_weight_check c = {0};
+        tern_weight_source s = source_of(kinds[i].type, 1027, 2048);
+        uint8_t *data = (uint8_t *)(uintptr_t)s.data.memory;
+        s.is_matrix = kinds[i].is_matrix;
+        s.is_table = !s.is_matrix;
+        if (kinds[i].form == GPU_FORM_F32) data[s.bytes - 5] = 0x4f; // 2^31, in the last row
+        for (uint64_t k = 0; kinds[i].type == TERN_DTYPE_I2_S && k < s.bytes; k++)
+            data[k] &= (uint8_t) ~(data[k] >> 1 & 0x55); // no code of 3
+        REQUIRE_OK(gpu_tune(d, &s, 1, &err), err);
+        REQUIRE_OK(tern_team_open(&d->team, 3, &err), err);
+        tern_status status = gpu_weight_bind(d, &s, &w, &err);
+        for (uint64_t left = 1; status == TERN_OK && left > 0;)
+            status = gpu_weight_bind_poll(d, w, &left, &err);
+        CHECK(!d->team); // it was closed with the last weight: one thread compares
+        if (status == TERN_OK) status = gpu_weight_verify(d, w, &s, &c, &err);
+        CHECK_MSG(status == TERN_OK, "%s: %s", tern_dtype_name(s.type), err.message);
+        CHECK_MSG(w && w->form == kinds[i].form && c.n_bytes > 256 << 10 && c.n_wrong == 0,
+                  "%s: %lld of %lld bytes are wrong", tern_dtype_name(s.type), (long long)c.n_wrong,
+                  (long long)c.n_bytes);
+        gpu_weight_unbind(d, w);
+        free(data);
+    }
+    gpu_device_close(d);
+}
+
 // Whether a table becomes halves is checked in pieces, too; one number decides it. Seen to fail
 // when only the first piece is checked.
 TEST(gpu_sends_halves_where_all_numbers_fit) {

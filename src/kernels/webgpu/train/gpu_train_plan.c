@@ -250,7 +250,7 @@ static tern_status make_ropes(tern_program *p, tern_train_array *const *arrays, 
 
 static tern_status make_step(tern_program *p, gpu_train_step *s, tern_error *err) {
     tern_device *gpu = p->device->gpu;
-    TERN_TRY(gpu_pipeline_get(gpu, &s->what, &s->pipeline, err));
+    TERN_TRY(gpu_pipeline_begin(gpu, &s->what, &s->pipeline, err));
     const char *kinds = gpu_kernel_bindings(s->what.kernel);
     wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
     entries[0] = (wgpu_group_entry){.buffer = p->uniform, .bytes = UINT64_MAX};
@@ -288,6 +288,15 @@ static tern_status add_nodes(tern_program *p, tern_error *err) {
 
 #define ROWS_MAX (1 << 18) // row by row kernels take eight in each of 65535 workgroups at most
 
+static tern_status wait_for_pipelines(const tern_program *p, tern_error *err) {
+    TERN_TRY(gpu_pipelines_wait(p->device->gpu, err));
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (!p->steps[i].pipeline->handle)
+            return tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
+                             gpu_kernel_entry(p->steps[i].what.kernel));
+    return TERN_OK;
+}
+
 static tern_status build(tern_program *p, const tern_graph *g, tern_train_array *const *arrays,
                          tern_error *err) {
     if (p->n_rows < 1 || p->n_rows > ROWS_MAX || p->n_span < 1)
@@ -307,7 +316,7 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_train_array 
     TERN_TRY(add_nodes(p, err));
     for (size_t i = 0; i < p->n_steps && !p->is_plan; i++)
         TERN_TRY(make_step(p, &p->steps[i], err));
-    return TERN_OK;
+    return p->is_plan ? TERN_OK : wait_for_pipelines(p, err);
 }
 
 tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,

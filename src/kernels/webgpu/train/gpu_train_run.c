@@ -135,7 +135,7 @@ static void encode(const tern_program *p, const gpu_train_step *s, wgpu_pass pas
     uint32_t size[3];
     for (int i = 0; i < 3; i++) size[i] = count_of(s->grid[i], p);
     if (size[0] == 0 || size[1] == 0 || size[2] == 0) return;
-    a->ComputePassEncoderSetPipeline(pass, s->pipeline);
+    a->ComputePassEncoderSetPipeline(pass, s->pipeline->handle);
     a->ComputePassEncoderSetBindGroup(pass, 0, s->group, 0, NULL);
     a->ComputePassEncoderDispatchWorkgroups(pass, size[0], size[1], size[2]);
 }
