@@ -252,9 +252,12 @@ typedef struct tern_train_desc {
     // > 0: trains an adapter (LoRA) of this rank for the frozen weights of `init`, which may be any
     // model that runs. Checkpoints are adapters; recipe and shape are the base model's.
     int32_t lora_rank;
-    float lora_alpha;         // B A is scaled by alpha / rank, 0: twice the rank
-    const char *lora_targets; // "q,k,v,o,gate,up,down", NULL: all of these
-    bool assistant_only;      // learn only the assistant's tokens in chats; the rest is context
+    float lora_alpha; // B A is scaled by alpha / rank, 0: twice the rank
+    bool rslora;      // by alpha / sqrt(rank) (arXiv:2312.03732), alpha 0: 16
+    bool peft;        // with each checkpoint, the adapter also as a folder of PEFT, OUT/peft
+    // Some of "q,k,v,o,gate,up,down", or a folder's modules, "q_proj"; NULL and "all-linear": all.
+    const char *lora_targets;
+    bool assistant_only; // learn only the assistant's tokens in chats; the rest is context
     // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
     // n_steps, reporting, keeping, patience, and where it is computed (device, threads,
     // micro_tokens, bf16, comm) may differ. With another n_steps the rest follows that run's

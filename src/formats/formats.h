@@ -173,6 +173,8 @@ typedef struct tern_st_writer tern_st_writer;
 // folder. Same protocol as above; types without a name in safetensors are refused.
 tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64_t split_bytes,
                                 tern_error *err);
+// The name of the one file instead of model.safetensors: then no model's files are removed.
+void tern_st_writer_name(tern_st_writer *w, const char *single);
 tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,
                             const uint64_t *shape_outer_first);
 tern_status tern_st_write(tern_st_writer *w, const void *bytes, uint64_t n, tern_error *err);

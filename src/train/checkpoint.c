@@ -264,6 +264,7 @@ static tern_status write_file(tern_trainer *t, const char *path, part of, const 
 tern_status tern_checkpoint_try(tern_trainer *t, tern_error *err) {
     tern_gguf_writer *w; // creates the file with the first tensor
     tern_error reason = {0};
+    if (t->desc.peft) TERN_TRY(tern_peft_can_write(t, err));
     TERN_TRY(tern_gguf_writer_open(&w, t->desc.out, 0, err));
     tern_status status = put_meta(t, w, &(uint32_t){0}, 1, &reason);
     if (status == TERN_OK) status = declare_slots(t, w, MAIN);
@@ -282,6 +283,7 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
     if (status == TERN_OK) status = sum_slots(t, MAIN, &sums, &n_sums, err);
     if (status == TERN_OK && t->base) status = write_file(t, moments, MOMENTS, NULL, 0, err);
     if (status == TERN_OK) status = write_file(t, path, MAIN, sums, n_sums, err);
+    if (status == TERN_OK && t->desc.peft) status = tern_peft_write(t, err);
     if (status == TERN_OK) remove_old(t);
     tern_free(sums);
     tern_free(path);

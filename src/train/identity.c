@@ -77,6 +77,7 @@ tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern
     put_course(out, t);
     tern_strbuf_printf(out, ",\"lora\":%d", d->lora_rank);
     put_float(out, "lora_alpha", d->lora_alpha);
+    if (d->rslora) tern_strbuf_puts(out, ",\"rslora\":true");
     tern_strbuf_puts(out, ",\"lora_targets\":\"");
     if (t->base) tern_lora_put_targets(t->base, out);
     uint32_t init = t->base ? tern_lora_base_sum(t->base) : t->init_sum;

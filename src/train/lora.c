@@ -45,25 +45,41 @@ static bool ends_with(const char *name, const char *end) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-static unsigned find_target(const char *name, size_t n) {
-    for (int role = 0; role <= TERN_ROLE_DOWN; role++) {
-        const char *known = tern_role_name((tern_role)role);
-        if (known && strlen(known) == n && memcmp(known, name, n) == 0) return 1u << role;
-    }
-    return 0;
+static bool is_word(const char *name, const char *text, size_t n) {
+    return name && strlen(name) == n && memcmp(name, text, n) == 0;
 }
 
-static tern_status read_targets(const char *list, unsigned *out, tern_error *err) {
+// The last part of a module's name in a folder: q_proj of model.layers.0.self_attn.q_proj.weight.
+static bool is_module(const char *hf, const char *text, size_t n) {
+    const char *end = hf ? strrchr(hf, '.') : NULL, *begin = end;
+    while (begin && begin > hf && begin[-1] != '.') begin--;
+    return end && (size_t)(end - begin) == n && memcmp(begin, text, n) == 0;
+}
+
+// By tern's name, or by the family's own in folders.
+static unsigned find_target(const tern_arch *arch, const char *name, size_t n) {
+    unsigned bits = 0;
+    if (is_word("all-linear", name, n)) return all_targets();
+    for (int role = 0; role <= TERN_ROLE_DOWN; role++)
+        if (is_word(tern_role_name((tern_role)role), name, n)) return 1u << role;
+    for (const tern_tensor_row *row = arch->tensors; row->gguf || row->hf; row++)
+        if (is_module(row->hf, name, n) || is_module(row->hf_also, name, n))
+            bits |= bit_of(row->role);
+    return bits;
+}
+
+static tern_status read_targets(const tern_arch *arch, const char *list, unsigned *out,
+                                tern_error *err) {
     *out = list ? 0 : all_targets();
     for (const char *at = list; at && *at;) {
         size_t n = strcspn(at, ",");
-        unsigned bit = find_target(at, n);
-        if (!bit)
-            return tern_fail(
-                err, TERN_ERR_ARGUMENT,
-                "train: the matrices '%s' for an adapter: expected some of q,k,v,o,gate,up,down",
-                list);
-        *out |= bit;
+        unsigned bits = find_target(arch, at, n);
+        if (!bits)
+            return tern_fail(err, TERN_ERR_ARGUMENT,
+                             "train: lora_targets '%.*s' is no matrix of a %s: expected some of "
+                             "q,k,v,o,gate,up,down, modules such as q_proj, or all-linear",
+                             (int)n, at, arch->name);
+        *out |= bits;
         at += n + (at[n] == ',');
     }
     if (*out) return TERN_OK;
@@ -92,16 +108,16 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
                          "train: an adapter of rank %d with alpha %g: "
                          "expected 1 to %d, and a number above 0",
                          d->lora_rank, (double)d->lora_alpha, RANK_MAX);
-    if (d->lora_alpha == 0) t->desc.lora_alpha = 2 * (float)d->lora_rank;
+    if (d->lora_alpha == 0) t->desc.lora_alpha = d->rslora ? 16 : 2 * (float)d->lora_rank;
     tern_lora_base *b = t->base = tern_alloc(TERN_MEM_GRAPH, sizeof *b);
     if (!b) return tern_fail_memory(err, sizeof *b);
-    TERN_TRY(read_targets(d->lora_targets, &b->targets, err));
     TERN_TRY(tern_file_open(&b->file, d->init, err));
     tern_status status = tern_file_need_weights(b->file, err);
     if (status == TERN_OK) status = tern_arch_read(b->file, &t->arch, &t->config, err);
     if (status == TERN_OK) tern_config_order_as_gguf(t->arch, &t->config);
     if (status == TERN_OK) status = check_ops(t, err);
-    return status == TERN_OK ? status : tern_fail_prefix(err, status, d->init);
+    if (status != TERN_OK) return tern_fail_prefix(err, status, d->init);
+    return read_targets(t->arch, d->lora_targets, &b->targets, err);
 }
 
 void tern_lora_close(tern_lora_base *b) {
@@ -109,6 +125,11 @@ void tern_lora_close(tern_lora_base *b) {
     tern_file_close(b->file);
     tern_free(b->kinds);
     tern_free(b);
+}
+
+float tern_lora_scale(const tern_train_desc *d) {
+    float rank = (float)d->lora_rank;
+    return d->lora_alpha / (d->rslora ? sqrtf(rank) : rank);
 }
 
 const tern_file *tern_lora_file(const tern_lora_base *b) { return b->file; }
@@ -290,7 +311,7 @@ static void first_numbers(const tern_trainer *t, const tern_slot *s, float *data
         tern_trainer_normal(t, s, 1 / sqrtf(3 * (float)s->n_cols), data);
     if (strcmp(s->name, SCALE_NAME) == 0)
         for (uint64_t i = 0; i < s->n_rows; i++)
-            data[i * s->n_cols + i] = t->desc.lora_alpha / (float)t->desc.lora_rank;
+            data[i * s->n_cols + i] = tern_lora_scale(&t->desc);
 }
 
 tern_status tern_lora_init(tern_trainer *t, tern_error *err) {
@@ -319,5 +340,8 @@ tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w) {
     if (t->arch->folded)
         TERN_TRY(tern_gguf_put_int(w, TERN_LORA_OF_FOLDER, TERN_META_BOOL,
                                    t->base->file->kind == TERN_FILE_HF));
-    return tern_gguf_put_f32(w, "adapter.lora.alpha", t->desc.lora_alpha);
+    // Readers divide by the rank.
+    const float rank = (float)t->desc.lora_rank, scale = tern_lora_scale(&t->desc);
+    return tern_gguf_put_f32(w, "adapter.lora.alpha",
+                             t->desc.rslora ? scale * rank : t->desc.lora_alpha);
 }

@@ -88,7 +88,7 @@ static figures run_apart(const shape *s, const char *data, const char *base) {
     return f;
 }
 
-// Seen to fail: without the programs' shared memory, and with each program's own (activations).
+// Seen to fail: without the memory that programs share.
 TEST(train_plan_is_what_a_process_then_has) {
     char data[300], base[400];
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -108,7 +108,6 @@ TEST(train_plan_is_what_a_process_then_has) {
     }
 }
 
-// Seen to fail: without the check, with advice from the refused size.
 TEST(train_plan_refuses_what_cannot_fit) {
     static const struct {
         tern_train_desc own;

@@ -57,6 +57,10 @@ TEST(training_learns_and_writes_a_model_that_runs) {
     }
 }
 
+static void take_begin(void *user, const tern_train_info *i) {
+    ((losses *)user)->step = i->n_damaged ? -1 : i->step;
+}
+
 static void check_resumes(tern_optimizer optimizer, int n_kills) {
     char data[300], whole[300], cut[300];
     tern_error err;
@@ -80,8 +84,14 @@ static void check_resumes(tern_optimizer optimizer, int n_kills) {
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
     }
+    l.stop_at = 6;
+    CHECK(tern_train(&d, &err) == TERN_ERR_CANCELLED || l.n_events < 6);
+    l.stop_at = 0;
     d.n_threads = 1;
+    d.on_begin = take_begin;
+    d.on_event = NULL;
     REQUIRE_OK(tern_train(&d, &err), err);
+    CHECK_MSG(l.step > 0, "went on from step %lld", (long long)l.step);
     for (int step = 4; step <= 60; step += 4)
         CHECK_MSG(loss_of_log(whole, step) == loss_of_log(cut, step), "step %d: %.9g and %.9g",
                   step, loss_of_log(whole, step), loss_of_log(cut, step));

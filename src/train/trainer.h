@@ -4,6 +4,7 @@
 //   trainer.c      graphs, arrays on the device, first weights
 //   plan.c         what a run needs and will do, before it takes any memory
 //   lora.c         the other kind of training: an adapter for a frozen base
+//   peft.c         its checkpoint as a folder that PEFT loads
 //   pairs.c        pairs of texts, for the third kind: embedding models
 //   contrast.c     a step of those
 //   train.c        the loop: batches, validation, when to write checkpoints
@@ -148,6 +149,7 @@ tern_train_info tern_plan_info(const tern_trainer *t);
 // Opens desc->init; t->arch and t->config become the base's.
 tern_status tern_lora_open(tern_trainer *t, tern_error *err);
 void tern_lora_close(tern_lora_base *base); // NULL is allowed
+float tern_lora_scale(const tern_train_desc *d);
 const tern_file *tern_lora_file(const tern_lora_base *base);
 // The base's graph with the adapter in it, lowered as inference lowers it.
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
@@ -158,6 +160,10 @@ tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
 tern_status tern_lora_init(tern_trainer *t, tern_error *err);
 // Metadata of an adapter's file besides the training settings.
 tern_status tern_lora_put_meta(const tern_trainer *t, tern_gguf_writer *w);
+// Writes OUT/peft: the adapter as transformers' PEFT has it, in the order and with the names of the
+// base's folder. can_write fails before the first step if the family cannot be written so.
+tern_status tern_peft_can_write(const tern_trainer *t, tern_error *err);
+tern_status tern_peft_write(tern_trainer *t, tern_error *err);
 // Appends the targets by their names on the command line; a checksum of the base's weights.
 void tern_lora_put_targets(const tern_lora_base *base, tern_strbuf *out);
 uint32_t tern_lora_base_sum(const tern_lora_base *base);

@@ -344,7 +344,9 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "lora", OPTION_TEXT, &lora, "RANK[,ALPHA]",
          "beside the frozen weights of --init; alpha: 2 RANK"},
         {0, "lora-targets", OPTION_TEXT, &d.lora_targets, "LIST",
-         "some of q,k,v,o,gate,up,down (all)"},
+         "some of q,k,v,o,gate,up,down, or modules: q_proj (all-linear)"},
+        {0, "rslora", OPTION_FLAG, &d.rslora, NULL, "alpha / sqrt(RANK) is the scale; alpha: 16"},
+        {0, "peft", OPTION_FLAG, &d.peft, NULL, "also write it as a folder of PEFT, OUT/peft"},
         OPTIONS_GROUP("An embedding model instead of a language model"),
         {0, "contrastive", OPTION_TEXT, &d.pairs, "PAIRS",
          "lines {\"query\": ..., \"positive\": ..., \"negatives\": [...]}"},
@@ -424,7 +426,8 @@ int cmd_train(const command *self, int argc, char **argv) {
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);
     if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");
-    if (!lora && d.lora_targets) return bad_usage("train: --lora-targets goes with --lora");
+    if (!lora && (d.lora_targets || d.rslora || d.peft))
+        return bad_usage("train: --lora-targets, --rslora and --peft go with --lora");
     take_args(&d, &a);
     reporter r = {.desc = &d, .is_terminal = isatty(STDERR_FILENO)};
     d.comm = cli_comm();

@@ -98,7 +98,9 @@ class TrainOptions(TypedDict, total=False):
     assistant_only: Optional[bool]  # of chats learn only what the assistant says
     lora_rank: Optional[int]  # train an adapter beside the frozen weights of init
     lora_alpha: Optional[float]
-    lora_targets: Optional[str]  # some of "q,k,v,o,gate,up,down"
+    lora_targets: Optional[str]  # some of "q,k,v,o,gate,up,down", or a folder's modules; None: all
+    rslora: Optional[bool]  # lora_alpha / sqrt(lora_rank) is the scale
+    peft: Optional[bool]  # also write the adapter as a folder of PEFT
     pairs: Optional[Path]  # train an embedding model on lines {"query", "positive", "negatives"}
     held_out_pairs: Optional[Path]
     batch_pairs: Optional[int]

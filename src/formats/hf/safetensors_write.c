@@ -8,7 +8,8 @@
 #define HEADER_ALIGNMENT 64 // the data of the first tensor begins at a multiple of it
 
 struct tern_st_writer {
-    tern_writer base; // first, so that begin_part finds the rest
+    tern_writer base;   // first, so that begin_part finds the rest
+    const char *single; // the name of a file that is not split
 };
 
 // NULL: safetensors lacks the type.
@@ -56,7 +57,7 @@ static void put_header(tern_strbuf *b, const tern_writer *w, size_t part) {
 
 static void put_part_name(tern_strbuf *b, const tern_writer *w, size_t part) {
     if (w->n_parts == 1)
-        tern_strbuf_puts(b, SINGLE);
+        tern_strbuf_puts(b, ((const tern_st_writer *)w)->single);
     else
         tern_strbuf_printf(b, "model-%05zu-of-%05zu.safetensors", part + 1, w->n_parts);
 }
@@ -104,12 +105,15 @@ tern_status tern_st_writer_open(tern_st_writer **out, const char *folder, uint64
     tern_status status = tern_writer_init(&w->base, folder, split_bytes, 1, err);
     if (status == TERN_OK) status = tern_out_open(&w->base.out, folder, true, err);
     w->base.begin_part = begin_part;
+    w->single = SINGLE;
     if (status == TERN_OK)
         *out = w;
     else
         tern_st_writer_free(w);
     return status;
 }
+
+void tern_st_writer_name(tern_st_writer *w, const char *single) { w->single = single; }
 
 tern_status tern_st_declare(tern_st_writer *w, const char *name, tern_dtype type, int n_dims,
                             const uint64_t *shape_outer_first) {
@@ -180,10 +184,11 @@ tern_status tern_st_writer_finish(tern_st_writer *w, tern_error *err) {
     tern_writer *base = &w->base;
     TERN_TRY(tern_writer_end(base, err));
     if (base->n_parts > 1) TERN_TRY(write_index(base, err));
-    TERN_TRY(remove_stale(base, err));
+    bool is_model = strcmp(w->single, SINGLE) == 0;
+    if (is_model) TERN_TRY(remove_stale(base, err));
     const char *last = tern_out_has(&base->out, "config.json") ? "config.json"
                        : base->n_parts > 1                     ? INDEX
-                                                               : SINGLE;
+                                                               : w->single;
     return tern_writer_commit(base, last, err);
 }
 

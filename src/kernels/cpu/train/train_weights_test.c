@@ -90,8 +90,8 @@ static double difference(const tern_json_doc *doc, const char *name, const float
     return i ? sqrt(off / all) : NAN;
 }
 
-// Seen to fail: with the sides of a tall matrix exchanged, without Nesterov's momentum, with
-// sixteen steps of a code instead of the fourth power.
+// Seen to fail: with the lesser side for both, without Nesterov's momentum, with the square instead
+// of the fourth power.
 TEST(train_optimizers_are_those_of_float64) {
     static const struct {
         const char *name;

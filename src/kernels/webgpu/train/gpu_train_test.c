@@ -78,7 +78,7 @@ static tern_status make_arrays(train_rig *r) {
     return TERN_OK;
 }
 
-// A plan takes what the program then has. Seen to fail: with scratch left out of a plan.
+// A plan takes what the program then has. Seen to fail: with a buffer for each value.
 static tern_status check_plan(train_rig *r, const model *m) {
     tern_program *plan;
     TERN_TRY(
