@@ -57,7 +57,7 @@ static tern_status build_graphs(bench *b) {
     TERN_TRY(tern_build_decoder(&b->graph, &c, &b->err));
     TERN_TRY(tern_graph_train(&b->graph, &b->err));
     TERN_TRY(tern_graph_differentiate(&b->graph, NULL, &b->err));
-    return tern_graph_optimizer(&b->graph, &b->update, &b->err);
+    return tern_graph_optimizer(&b->graph, TERN_UPDATE_ADAMW, &b->update, &b->err);
 }
 
 static tern_status new_array(bench *b, const tern_value *v, uint32_t *seed,
