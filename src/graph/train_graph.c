@@ -151,8 +151,8 @@ static bool is_replaced(const tern_node *n) {
     case TERN_OP_DEPTHWISE_CONV:
     case TERN_OP_SSM:
     case TERN_OP_DELTA_NET:
+    case TERN_OP_ATTENTION:
     case TERN_OP_TOP_K: return true;
-    case TERN_OP_ATTENTION: return !n->attention.bidirectional;
     default: return is_of_images(n);
     }
 }
@@ -161,12 +161,9 @@ const char *tern_graph_untrainable(const tern_graph *g) {
     const tern_node *found = NULL;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
-        bool partly = found && found->op == TERN_OP_ATTENTION;
-        if (!tern_g_has_gradient(n) && !is_replaced(n) && (!found || partly)) found = n;
+        if (!found && !tern_g_has_gradient(n) && !is_replaced(n)) found = n;
     }
-    if (!found) return NULL;
-    if (found->op == TERN_OP_ATTENTION) return "attention to both sides";
-    return tern_op_name(found->op);
+    return found ? tern_op_name(found->op) : NULL;
 }
 
 // Ops of inference become ops of training, for all rows, as far as they lead to `result`.

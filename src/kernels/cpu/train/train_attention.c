@@ -1,10 +1,10 @@
 // Attention among the rows of each document, and its gradient.
 //
 // A task is one document and one key/value head. Its query rows go in blocks; a block multiplies
-// with the keys up to its last row as one small matrix product, so that the triangle above the
-// diagonal costs half a block, and the full matrix of probabilities never exists. With a window the
-// product begins at the first key that the block's first row sees. The backward pass
-// computes the probabilities again from the sums that the forward pass kept (FlashAttention,
+// with the keys up to the last that it sees as one small matrix product, so that the triangle above
+// the diagonal costs half a block, and the full matrix of probabilities never exists. With a window
+// the product begins at the first key that the block's first row sees. The backward pass computes
+// the probabilities again from the sums that the forward pass kept (FlashAttention,
 // arXiv:2205.14135).
 #include <math.h>
 #include <string.h>
@@ -26,6 +26,8 @@ typedef struct head {
     size_t rows, dim, q_stride, kv_stride, lse_stride;
     float scale, soft_cap;
     size_t window; // 0: none
+    bool both;     // sides are seen
+    size_t ahead;  // of both, in a window: later rows less than so many further
     const float *q, *k, *v, *y, *dy;
     float *out, *lse, *dq, *dk, *dv;
     bool first; // of its group: dk and dv are written, not added to
@@ -39,6 +41,12 @@ static void product(const head *h, float *scratch, cpu_gemm g) {
 // The first row that `row` sees.
 static size_t first_seen(const head *h, size_t row) {
     return h->window && row + 1 > h->window ? row + 1 - h->window : 0;
+}
+
+// One more than the last.
+static size_t end_seen(const head *h, size_t row) {
+    if (!h->both) return row + 1;
+    return h->window && row + h->ahead < h->rows ? row + h->ahead : h->rows;
 }
 
 // Rows first .. first + rows - 1 of queries, with the keys that any of them sees.
@@ -71,7 +79,7 @@ typedef struct seen {
 static seen seen_scores(const head *h, const block *b, const tern_float_kernels *k, size_t i,
                         float *s) {
     size_t row = b->first + i;
-    seen r = {first_seen(h, row) - b->key, row + 1 - b->key};
+    seen r = {first_seen(h, row) - b->key, end_seen(h, row) - b->key};
     k->scale(s + r.from, s + r.from, h->scale, r.to - r.from);
     if (h->soft_cap > 0) k->soft_cap(s + r.from, s + r.from, h->soft_cap, r.to - r.from);
     return r;
@@ -185,7 +193,7 @@ static void run_head(const cpu_train_run *run, const head *h, float *scratch) {
     for (size_t first = 0; first < h->rows; first += BLOCK_ROWS) {
         size_t rows = h->rows - first < BLOCK_ROWS ? h->rows - first : BLOCK_ROWS;
         size_t key = first_seen(h, first);
-        block b = {first, rows, key, first + rows - key, stride};
+        block b = {first, rows, key, end_seen(h, first + rows - 1) - key, stride};
         if (h->dy)
             backward_block(h, k, &b, (areas){p, ds, capped, rest});
         else
@@ -215,6 +223,8 @@ static void run_group(const cpu_train_run *run, const tern_node *n, int32_t kv_h
                   .scale = a->scale,
                   .soft_cap = a->soft_cap,
                   .window = (size_t)a->window,
+                  .both = a->bidirectional,
+                  .ahead = (size_t)(a->ahead ? a->ahead : a->window),
                   .q = of[0] + q_at,
                   .k = of[1] + kv_at,
                   .v = of[2] + kv_at,

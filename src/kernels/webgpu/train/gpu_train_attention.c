@@ -68,6 +68,9 @@ static tern_status check_attention(const tern_program *p, const tern_node *n, at
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU trains heads of a multiple of 4 dimensions, not %d of %d",
                          (int)a->n_heads, (int)a->head_dim);
+    if (a->bidirectional)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU cannot train attention to both sides: train encoders on the CPU");
     if (shape.tile == 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "heads of %d dimensions do not fit in this GPU's %u KB a workgroup",
