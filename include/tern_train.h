@@ -107,6 +107,7 @@ typedef enum tern_data_shape {
     TERN_SHAPE_SHAREGPT,   // "conversations" of "from" and "value"
     TERN_SHAPE_ALPACA,     // "instruction", "input", "output"
     TERN_SHAPE_COMPLETION, // "prompt" and "completion"
+    TERN_SHAPE_PREFERENCE, // "chosen" and "rejected" answers to a "prompt"; the chosen is learnt
     TERN_SHAPE_COUNT
 } tern_data_shape;
 TERN_API const char *tern_data_shape_name(tern_data_shape shape);
@@ -176,15 +177,27 @@ typedef enum tern_packing {
     TERN_PACKING_NONE,        // a document for each window; the rest is padding
 } tern_packing;
 
+// What is learnt from preferences, where p is the model and r the one that it begins with:
+typedef enum tern_train_loss {
+    TERN_LOSS_AUTO = 0, // DPO
+    TERN_LOSS_DPO,      // the chosen answer gains on the rejected one, by p / r (arXiv:2305.18290)
+    TERN_LOSS_ORPO,     // the chosen answer, and its odds; without r (arXiv:2403.07691)
+    TERN_LOSS_KTO,      // answers with labels, good or bad (arXiv:2402.01306)
+} tern_train_loss;
+
 // A line of the log; numbers that it does not have are NAN.
 typedef struct tern_train_event {
     int64_t step, n_steps, n_tokens;
     double loss, valid_loss; // nats per token
     double rate, grad_norm, tokens_per_second, seconds_left;
-    double pairs_per_second;    // of contrastive training, instead of tokens
+    double pairs_per_second;    // instead of tokens
     double recall_1, recall_10; // share of held-out queries with their positive first, in the top
                                 // 10
-    const char *checkpoint;     // just written, or NULL
+    // Of preferences, of the last step or of those held out: beta times the difference of
+    // log(p / r) (ORPO: of the mean log p) between better and worse answers, and how often it is
+    // above 0.
+    double reward_margin, reward_accuracy;
+    const char *checkpoint; // just written, or NULL
     // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless
     // no_best is set best.gguf gets the weights of that step.
     double best_valid_loss;
@@ -215,7 +228,7 @@ typedef struct tern_train_info {
     // Windows of an epoch, their tokens that no document fills, and tokens of documents beyond the
     // end of a window, which are not read.
     uint64_t n_windows, n_padding, n_truncated;
-    uint64_t n_pairs, n_valid_pairs; // in contrastive training; else 0
+    uint64_t n_pairs, n_valid_pairs; // in training with pairs or preferences; else 0
     // Tokens that are scored, as shares of the text that was looked at for it; 1 unless only what
     // assistants say is learnt, or some messages are not. valid_share 0: there is no loss of
     // held-out text.
@@ -240,8 +253,18 @@ typedef struct tern_train_desc {
     // arXiv:1807.03748). With `init`, shape and tokenizer are the model's; without it, `data` is a
     // folder with a tokenizer. seq_len is the maximum length of a text in tokens.
     const char *pairs;
-    const char *held_out_pairs; // likewise, for validation: loss and recall; NULL: none
-    int32_t batch_pairs;        // per step, 0: 256
+    // Not NULL: trains `init`, or an adapter for it, by preferences, a file as for `pairs`: objects
+    // with a "prompt" and its "chosen" and "rejected" answers, each a text or a list of messages
+    // (without a prompt: lists that begin alike); for KTO a "prompt", a "completion" and a "label",
+    // true or false. seq_len is the maximum length of a prompt with its answer. The reference is
+    // `init`; what it thinks of them is computed once, and kept in out/reference.bin.
+    const char *preferences;
+    tern_train_loss loss;
+    float beta;            // how much the model is kept near the reference; of ORPO, the weight of
+                           // the odds; 0: 0.1
+    float label_smoothing; // of DPO: the share of pairs that may be the wrong way round, 0 to 0.5
+    const char *held_out_pairs; // or preferences, for validation; NULL: none
+    int32_t batch_pairs;        // per step, 0: 256, of preferences 16
     int32_t valid_pairs;        // held-out pairs used, at most; 0: 1000
     tern_pooling pooling;       // NONE: that of `init`, else the mean
     float temperature;          // divides the cosines, 0: 0.05

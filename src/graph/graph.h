@@ -432,6 +432,10 @@ const char *tern_graph_untrainable(const tern_graph *g);
 // state "loss" [1]. Quantized activations and ternarized weights become floats of the same values.
 // The head is computed in pieces, see tern_graph_scored.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
+// The same for a loss that the caller computes from those of the rows, which are not added up:
+// those of the scored rows of a run, in their order, are then in the state "losses" [n_rows, 1].
+// Nothing writes to "loss".
+tern_status tern_graph_train_rows(tern_graph *g, int64_t n_rows, tern_error *err);
 // The same for a graph that pools: it ends in the state "vectors" [n_vectors, columns]; a
 // document's targets are its row there (-1: none). Normalization to length 1 is left to the caller,
 // who computes a loss from the vectors and adds it to "loss" [1]. The differentiated graph reads

@@ -123,7 +123,8 @@ static void drop_unread(tern_graph *g, tern_vid kept_value) {
             g->values[g->nodes[i].out[k]].producer = (int32_t)i;
 }
 
-static void add_loss(tern_graph *g, tern_vid logits) {
+// The losses of the rows are added up, or kept, where there is a state for them.
+static void add_loss(tern_graph *g, tern_vid logits, tern_vid kept) {
     g->values[logits].kind = TERN_VALUE_TEMP;
     logits = tern_g_take_scored(g, logits);
     tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
@@ -132,10 +133,10 @@ static void add_loss(tern_graph *g, tern_vid logits) {
     tern_g_in(g, n, targets);
     tern_vid losses = tern_g_out(g, n, logits, TERN_VALUE_F32, 1);
     tern_g_out(g, n, logits, TERN_VALUE_F32, 1); // log of the sum of the exponentials
-    n = tern_g_node(g, TERN_OP_SUM_INTO);
-    tern_g_in(g, n, losses);
     tern_vid sum = tern_g_named(g, "loss", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
-    tern_g_in(g, n, sum);
+    n = tern_g_node(g, kept >= 0 ? TERN_OP_KEEP_SCORED : TERN_OP_SUM_INTO);
+    tern_g_in(g, n, losses);
+    tern_g_in(g, n, kept >= 0 ? kept : sum);
 }
 
 // Rows of images take the place of ids below 0, which a text has not.
@@ -193,12 +194,21 @@ static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
     return TERN_OK;
 }
 
-tern_status tern_graph_train(tern_graph *g, tern_error *err) {
-    tern_vid logits = tern_graph_find(g, "logits");
+static tern_status train_rows(tern_graph *g, int64_t n_kept, tern_error *err) {
+    tern_vid logits = tern_graph_find(g, "logits"), kept = -1;
     TERN_TRY(for_rows(g, logits, err));
     if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
-    add_loss(g, logits);
+    if (n_kept > 0)
+        kept =
+            tern_g_named(g, "losses", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, n_kept, 1);
+    add_loss(g, logits, kept);
     return tern_graph_check(g, err);
+}
+
+tern_status tern_graph_train(tern_graph *g, tern_error *err) { return train_rows(g, 0, err); }
+
+tern_status tern_graph_train_rows(tern_graph *g, int64_t n_rows, tern_error *err) {
+    return train_rows(g, n_rows, err);
 }
 
 // The graph then ends before its pooling node, which is copied to *pool.

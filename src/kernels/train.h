@@ -42,6 +42,7 @@ typedef struct tern_train_batch {
     // The gradient is of loss_scale * sum of the losses: 1 / (scored tokens of the whole step)
     // makes it that of their mean, however many runs the step is cut into.
     float loss_scale;
+    const float *weights; // [n_tokens] of each row's loss in the gradient, NULL: 1
     // adamw (arXiv:1711.05101), step counting from 1, all gradients times
     // min(1, clip / sqrt(grad_norm2)) where clip > 0:
     //   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2

@@ -30,16 +30,6 @@ struct tern_contrastive {
 
 // ---- The model ---------------------------------------------------------------------------------
 
-static tern_status read_init(tern_trainer *t, tern_error *err) {
-    tern_config *c = &t->config;
-    TERN_TRY(tern_file_open(&t->tokenizer_file, t->desc.init, err));
-    TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
-    TERN_TRY(tern_arch_read(t->tokenizer_file, &t->arch, c, err));
-    tern_config_order_as_gguf(t->arch, c);
-    if (c->n_labels) return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes no vectors");
-    return TERN_OK;
-}
-
 tern_status tern_contrastive_open(tern_trainer *t, tern_error *err) {
     if (t->desc.lora_rank || t->desc.assistant_only)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
@@ -51,8 +41,7 @@ tern_status tern_contrastive_open(tern_trainer *t, tern_error *err) {
     t->contrastive = tern_alloc(TERN_MEM_GRAPH, sizeof *t->contrastive);
     if (!t->contrastive) return tern_fail_memory(err, sizeof *t->contrastive);
     if (!t->desc.init) return TERN_OK;
-    tern_status status = read_init(t, err);
-    return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
+    return tern_trainer_read_init(t, err);
 }
 
 static void settle_pooling(tern_trainer *t) {

@@ -71,7 +71,8 @@ static void put_course(tern_strbuf *out, const tern_trainer *t) {
 
 tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    bool shaped = t->base || (t->contrastive && d->init); // the config comes from another model
+    bool shaped =
+        t->base || (tern_trainer_has_pairs(t) && d->init); // the config comes from another model
     tern_strbuf_printf(out, "{\"recipe\":\"%s\"", shaped ? t->arch->name : recipes[d->recipe]);
     put_shape(out, &t->config);
     put_course(out, t);
@@ -84,6 +85,8 @@ tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern
     tern_strbuf_printf(out, "\",\"init\":\"%08x\"", init);
     if (t->contrastive)
         tern_contrastive_describe(t, out);
+    else if (t->preferring)
+        tern_preferring_describe(t, out);
     else
         put_all_data(out, t);
     tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",

@@ -25,7 +25,7 @@ static tern_status write_line(tern_train_log *log, tern_error *err) {
 
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
     tern_strbuf_clear(&log->line);
-    bool pairs = t->contrastive;
+    bool pairs = tern_trainer_has_pairs(t);
     tern_strbuf_printf(&log->line, "{\"step\":%lld,\"%s\":%lld", (long long)t->step,
                        pairs ? "pairs" : "tokens",
                        (long long)t->step * (pairs ? t->desc.batch_pairs : t->desc.batch_tokens));

@@ -101,12 +101,13 @@ static int32_t fitting_tokens(const tern_trainer *t, int32_t seq_len) {
 // What to change, the least first.
 static void advise(const tern_trainer *t, char *out, size_t size) {
     const tern_train_desc *d = &t->desc;
-    int32_t tokens = t->contrastive ? 0 : fitting_tokens(t, d->seq_len), seq_len = d->seq_len / 2;
+    int32_t tokens = tern_trainer_has_pairs(t) ? 0 : fitting_tokens(t, d->seq_len),
+            seq_len = d->seq_len / 2;
     if (tokens) {
         snprintf(out, size, "micro_tokens of %d would fit", tokens);
         return;
     }
-    for (; !t->contrastive && seq_len >= 64 && !tokens; seq_len /= 2)
+    for (; !tern_trainer_has_pairs(t) && seq_len >= 64 && !tokens; seq_len /= 2)
         tokens = fitting_tokens(t, seq_len);
     uint64_t bytes = t->memory.host - t->memory.process - t->memory.optimizer / 4 * 3;
     if (!d->optimizer && !t->memory.device && bytes <= t->memory.host_available)
@@ -199,6 +200,10 @@ tern_train_info tern_plan_info(const tern_trainer *t) {
         tern_contrastive_info(t, &i);
         return i;
     }
+    if (t->preferring) {
+        tern_preferring_info(t, &i);
+        return i;
+    }
     uint64_t per_epoch = tern_token_set_n_sequences(t->data);
     tern_token_set_layout layout = tern_token_set_get_layout(t->data);
     i.n_windows = per_epoch;
@@ -284,7 +289,7 @@ static tern_status plan(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_train_check_length(&t->desc, err));
     tern_train_info info = tern_plan_info(t);
     tern_status status = tern_trainer_take(t, &reason);
-    if (status == TERN_OK && !t->contrastive) status = measure(t, &info, &reason);
+    if (status == TERN_OK && !tern_trainer_has_pairs(t)) status = measure(t, &info, &reason);
     if (t->desc.on_begin) t->desc.on_begin(t->desc.user, &info);
     return status == TERN_OK ? TERN_OK : tern_fail(err, status, "%s", reason.message);
 }
@@ -293,7 +298,7 @@ tern_status tern_train_plan(const tern_train_desc *desc, tern_error *err) {
     tern_trainer *t = NULL;
     tern_clear(err);
     TERN_NEED(desc);
-    if (!desc->pairs) TERN_NEED(desc->data);
+    if (!desc->pairs && !desc->preferences) TERN_NEED(desc->data);
     TERN_TRY(tern_train_check(desc, err));
     tern_status status = tern_trainer_lay_out(&t, desc, err);
     if (status == TERN_OK) status = plan(t, err);

@@ -109,6 +109,15 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
             return tern_fail(err, TERN_ERR_ARGUMENT,
                              "train: a rate, weight decay or clip of %g cannot be trained with",
                              (double)reals[i]);
+    if (!isfinite(d->beta) || d->beta < 0 || !(d->label_smoothing >= 0) ||
+        !(d->label_smoothing < 0.5f))
+        return tern_fail(
+            err, TERN_ERR_ARGUMENT,
+            "train: a beta of %g and label smoothing of %g: expected a number above 0, "
+            "and one below 0.5",
+            (double)d->beta, (double)d->label_smoothing);
+    if (d->label_smoothing > 0 && d->loss > TERN_LOSS_DPO)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: label smoothing is of the loss dpo alone");
     if (d->pairs && d->packing)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: packing is for documents, not for pairs");
     if ((unsigned)d->recipe > TERN_RECIPE_LLAMA || (unsigned)d->schedule > TERN_SCHEDULE_CONSTANT)
@@ -243,11 +252,41 @@ tern_status tern_train_check(const tern_train_desc *desc, tern_error *err) {
     TERN_NEED_ENUM(desc->packing, TERN_PACKING_NONE);
     TERN_NEED_ENUM(desc->optimizer, TERN_OPTIMIZER_MUON);
     TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
+    TERN_NEED_ENUM(desc->loss, TERN_LOSS_KTO);
     return TERN_OK;
+}
+
+// ---- Preferences -------------------------------------------------------------------------------
+
+static const tern_train_preset preferring = {.name = "preferences", .rate = 1e-6f, .rate_2 = 5e-7f};
+static const tern_train_preset preferring_adapter = {
+    .name = "preferences", .rate = 1e-5f, .rate_2 = 5e-6f};
+
+static tern_status settle_preferences(tern_train_desc *d, const tern_config *c, tern_error *err) {
+    if (d->preset || d->recipe || d->n_layers || d->n_embd || d->n_heads || d->n_kv_heads ||
+        d->n_ff || d->n_context || d->act || d->separate_head)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: preferences are learnt with the recipe and the shape of the model "
+                         "that they begin with");
+    d->n_layers = (int32_t)c->n_layers;
+    d->n_embd = (int32_t)c->n_embd;
+    int32_t context = (int32_t)c->n_context;
+    DEFAULT(d->seq_len, context < 1024 ? context : 1024);
+    if (d->seq_len > context)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: answers of %d tokens, but the model was made for %d", d->seq_len,
+                         context);
+    DEFAULT(d->batch_pairs, 16);
+    DEFAULT(d->beta, 0.1f);
+    if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;
+    if (d->weight_decay == 0) d->weight_decay = -1;
+    settle_optimizer(d, d->lora_rank ? &preferring_adapter : &preferring);
+    return settle_pairs(d, err);
 }
 
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
+    if (d->preferences) return settle_preferences(d, c, err);
     if (d->lora_rank) return settle_adapter(d, c, err);
     if (d->pairs && d->init) return settle_fine_tuned(d, c, err);
     const tern_train_preset *p = tern_train_preset_find(d->preset ? d->preset : "nano");

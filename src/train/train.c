@@ -157,7 +157,10 @@ static tern_status add_gradients(loop *l, int64_t *n_all) {
 static tern_status run_step(loop *l) {
     tern_trainer *t = l->t;
     int64_t step = t->step + 1, n_scored = 1; // with pairs, the loss is already a mean
-    TERN_TRY(t->contrastive ? tern_contrastive_step(t, l->err) : add_gradients(l, &n_scored));
+    if (t->preferring)
+        TERN_TRY(tern_preferring_step(t, l->err));
+    else
+        TERN_TRY(t->contrastive ? tern_contrastive_step(t, l->err) : add_gradients(l, &n_scored));
     tern_train_batch b = batch_of(t, 0, 0);
     b.rate = tern_train_rate(&t->desc, step);
     b.decay = tern_train_decay(&t->desc, step);
@@ -264,7 +267,8 @@ static void tell(loop *l, const tern_train_event *e) {
 static tern_train_event event_now(const tern_trainer *t) {
     return (tern_train_event){.step = t->step,
                               .n_steps = t->desc.n_steps,
-                              .n_tokens = t->contrastive ? 0 : t->step * t->desc.batch_tokens,
+                              .n_tokens =
+                                  tern_trainer_has_pairs(t) ? 0 : t->step * t->desc.batch_tokens,
                               .loss = NAN,
                               .valid_loss = NAN,
                               .best_valid_loss = NAN,
@@ -274,6 +278,8 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .pairs_per_second = NAN,
                               .recall_1 = NAN,
                               .recall_10 = NAN,
+                              .reward_margin = NAN,
+                              .reward_accuracy = NAN,
                               .seconds_left = NAN};
 }
 
@@ -281,7 +287,7 @@ static tern_train_event event_now(const tern_trainer *t) {
 static void measure_speed(const loop *l, tern_train_event *e) {
     const tern_trainer *t = l->t;
     double steps_a_second = (double)(t->step - l->step_begun) / (tern_seconds() - l->begun);
-    if (t->contrastive)
+    if (tern_trainer_has_pairs(t))
         e->pairs_per_second = steps_a_second * t->desc.batch_pairs;
     else
         e->tokens_per_second = steps_a_second * t->desc.batch_tokens;
@@ -304,6 +310,12 @@ static tern_status fail_loss(const loop *l, double loss) {
                      (double)tern_train_rate(&t->desc, t->step));
 }
 
+static void log_rewards(loop *l, const tern_train_event *e) {
+    if (!l->t->preferring) return;
+    tern_train_log_number(l->log, "reward_margin", 6, e->reward_margin);
+    tern_train_log_number(l->log, "reward_accuracy", 6, e->reward_accuracy);
+}
+
 static tern_status log_step(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
@@ -313,6 +325,7 @@ static tern_status log_step(loop *l) {
     TERN_TRY(sum_number(l, &loss));
     e.loss = t->scored_in_loss > 0 ? (double)loss / (double)t->scored_in_loss : 0;
     e.grad_norm = sqrt((double)norm2);
+    if (t->preferring) tern_preferring_last(t, &e.reward_margin, &e.reward_accuracy);
     measure_speed(l, &e);
     t->steps_in_loss = 0;
     t->scored_in_loss = 0;
@@ -321,7 +334,8 @@ static tern_status log_step(loop *l) {
         tern_train_log_number(l->log, "loss", 9, e.loss);
         tern_train_log_number(l->log, "rate", 6, e.rate);
         tern_train_log_number(l->log, "grad_norm", 6, e.grad_norm);
-        if (t->contrastive)
+        log_rewards(l, &e);
+        if (tern_trainer_has_pairs(t))
             tern_train_log_number(l->log, "pairs_per_second", 6, e.pairs_per_second);
         else
             tern_train_log_number(l->log, "tokens_per_second", 6, e.tokens_per_second);
@@ -370,14 +384,19 @@ static tern_status log_valid(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
     double begun = tern_seconds();
-    TERN_TRY(t->contrastive
-                 ? tern_contrastive_validate(t, &e.valid_loss, &e.recall_1, &e.recall_10, l->err)
-                 : validate(l, &e.valid_loss));
+    if (t->preferring)
+        TERN_TRY(tern_preferring_validate(t, &e.valid_loss, &e.reward_margin, &e.reward_accuracy,
+                                          l->err));
+    else
+        TERN_TRY(t->contrastive ? tern_contrastive_validate(t, &e.valid_loss, &e.recall_1,
+                                                            &e.recall_10, l->err)
+                                : validate(l, &e.valid_loss));
     if (l->log) {
         tern_train_log_begin(l->log, t);
         tern_train_log_number(l->log, "valid_loss", 9, e.valid_loss);
         if (t->contrastive) tern_train_log_number(l->log, "recall_1", 6, e.recall_1);
         if (t->contrastive) tern_train_log_number(l->log, "recall_10", 6, e.recall_10);
+        log_rewards(l, &e);
         TERN_TRY(log_ternary(l));
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
@@ -420,6 +439,7 @@ static tern_status checkpoint(loop *l) {
 // ---- The loop ----------------------------------------------------------------------------------
 
 static bool validates(const tern_trainer *t) {
+    if (t->preferring) return tern_preferring_validates(t);
     return t->contrastive ? tern_contrastive_validates(t) : t->valid && t->valid_share > 0;
 }
 
@@ -431,6 +451,7 @@ static tern_status begin(loop *l) {
     int64_t n_dropped = 0;
     TERN_TRY(tern_plan_shares(t, l->err));
     TERN_TRY(tern_trainer_init_weights(t, l->err));
+    if (t->preferring) TERN_TRY(tern_preferring_refer(t, l->err));
     if (t->desc.resume) TERN_TRY(tern_checkpoint_resume(t, &resumed, l->err));
     if (t->desc.resume && !resumed) TERN_TRY(tern_train_log_check(t, l->err));
     TERN_TRY(tern_checkpoint_try(t, l->err));
@@ -507,7 +528,7 @@ tern_status tern_train(const tern_train_desc *desc, tern_error *err) {
     loop l = {.err = err};
     tern_lock lock = {0};
     TERN_NEED(desc);
-    if (!desc->pairs) TERN_NEED(desc->data);
+    if (!desc->pairs && !desc->preferences) TERN_NEED(desc->data);
     TERN_NEED(desc->out);
     TERN_TRY(tern_train_check(desc, err));
     tern_status status = take_folder(desc, &lock, err);

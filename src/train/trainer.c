@@ -11,8 +11,21 @@
 
 // ---- Data --------------------------------------------------------------------------------------
 
-// For a tokenizer folder; a GGUF has the template in it.
-static tern_status take_chat_template(tern_trainer *t, const tern_file *file, tern_error *err) {
+static tern_status read_init(tern_trainer *t, tern_error *err) {
+    TERN_TRY(tern_file_open(&t->tokenizer_file, t->desc.init, err));
+    TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
+    TERN_TRY(tern_arch_read(t->tokenizer_file, &t->arch, &t->config, err));
+    tern_config_order_as_gguf(t->arch, &t->config);
+    if (!t->config.n_labels) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes neither vectors nor answers");
+}
+
+tern_status tern_trainer_read_init(tern_trainer *t, tern_error *err) {
+    tern_status status = read_init(t, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
+}
+
+tern_status tern_trainer_take_template(tern_trainer *t, const tern_file *file, tern_error *err) {
     tern_str chat = tern_json_str(tern_json_path(&file->tokenizer_config, "chat_template"));
     if (file->chat_template.ptr) chat = file->chat_template;
     if (!chat.ptr) return TERN_OK;
@@ -29,7 +42,7 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
             "tokenizer.gguf, which a model to train takes along: build the shards again",
             t->desc.data);
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, t->tokenizer_file, err));
-    return take_chat_template(t, t->tokenizer_file, err);
+    return tern_trainer_take_template(t, t->tokenizer_file, err);
 }
 
 // A base has a tokenizer; its vocabulary may be padded.
@@ -73,6 +86,7 @@ static tern_status open_own_tokenizer(tern_trainer *t, const tern_shard_info *in
 static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
     if (t->contrastive) return tern_contrastive_read(t, err);
+    if (t->preferring) return tern_preferring_read(t, err);
     tern_token_set_desc set = {.seq_len = (uint32_t)d->seq_len,
                                .seed = d->seed,
                                .in_order = d->in_order,
@@ -155,14 +169,21 @@ static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err
     return status;
 }
 
+// From a model's graph to the loss of what is trained on.
+static tern_status end_in_loss(tern_trainer *t, tern_graph *g, tern_error *err) {
+    if (t->contrastive) return tern_graph_train_vectors(g, tern_contrastive_n_vectors(t), err);
+    int64_t n_rows = ((int64_t)t->desc.micro_tokens + 3) / 4 * 4; // a GPU reads four at once
+    if (t->preferring) return tern_graph_train_rows(g, n_rows, err);
+    return tern_graph_train(g, err);
+}
+
 static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     tern_graph *g = &t->train.graph;
     tern_graph_init(g);
     tern_graph_init(&t->update.graph);
     TERN_TRY(t->base ? tern_lora_build(t, g, err)
                      : tern_arch_build_main(g, t->arch, &t->config, err));
-    TERN_TRY(t->contrastive ? tern_graph_train_vectors(g, tern_contrastive_n_vectors(t), err)
-                            : tern_graph_train(g, err));
+    TERN_TRY(end_in_loss(t, g, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, g, err));
     TERN_TRY(differentiate(t, g, err));
     const tern_update_kind kind = (tern_update_kind)t->desc.optimizer;
@@ -337,6 +358,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_tokenizer_free(t->tokenizer);
     tern_lora_close(t->base);
     tern_contrastive_close(t->contrastive);
+    tern_preferring_close(t->preferring);
     tern_assistant_close(t->assistant);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);
@@ -403,7 +425,10 @@ tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc
     if (!t) return tern_fail_memory(err, sizeof *t);
     *t = (tern_trainer){
         .desc = *desc, .wished_steps = desc->n_steps, .wished_warmup = desc->n_warmup};
-    if (desc->pairs) TERN_TRY_GOTO(tern_contrastive_open(t, err));
+    if (desc->preferences)
+        TERN_TRY_GOTO(tern_preferring_open(t, err));
+    else if (desc->pairs)
+        TERN_TRY_GOTO(tern_contrastive_open(t, err));
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
     if (!t->arch) choose_arch(t);
@@ -423,6 +448,7 @@ fail:
 tern_status tern_trainer_take(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_plan_check(t, err));
     TERN_TRY(make_programs(t, err));
+    if (t->preferring) return tern_preferring_ready(t, err);
     return t->contrastive ? tern_contrastive_ready(t, err) : TERN_OK;
 }
 

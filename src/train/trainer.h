@@ -7,6 +7,7 @@
 //   peft.c         its checkpoint as a folder that PEFT loads
 //   pairs.c        pairs of texts, for the third kind: embedding models
 //   contrast.c     a step of those
+//   preferences.c  a step of pairs of answers; preference_loss.c: its loss
 //   train.c        the loop: batches, validation, when to write checkpoints
 //   log.c          a run's report, line by line
 //   identity.c     what identifies a run: a resumed one must have the same
@@ -51,6 +52,7 @@ float tern_train_decay(const tern_train_desc *d, int64_t step);
 typedef struct tern_assistant tern_assistant; // train/data/data.h
 typedef struct tern_lora_base tern_lora_base;
 typedef struct tern_contrastive tern_contrastive;
+typedef struct tern_preferring tern_preferring;
 
 // A program with the arrays that its graph's values are bound to.
 typedef struct tern_train_program {
@@ -99,6 +101,7 @@ typedef struct tern_trainer {
     char *chat_template;             // of the data's tokenizer_config.json, or NULL
     tern_lora_base *base;            // for an adapter, NULL: all weights are trained
     tern_contrastive *contrastive;   // for an embedding model, which has no `data`; else NULL
+    tern_preferring *preferring;     // for preferences, likewise
     tern_assistant *assistant;       // which tokens are learnt, NULL: all
     int32_t end_id;                  // of a document, -1: none
     bool has_own_bos;                // a text begins with a token other than end_id
@@ -121,6 +124,14 @@ tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, t
 tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc, tern_error *err);
 tern_status tern_trainer_take(tern_trainer *t, tern_error *err);
 void tern_trainer_close(tern_trainer *t);
+// Whether steps are of pairs of texts, and not of tokens.
+static inline bool tern_trainer_has_pairs(const tern_trainer *t) {
+    return t->contrastive || t->preferring;
+}
+// Reads the shape of desc->init, which is kept open as the source of the tokenizer.
+tern_status tern_trainer_read_init(tern_trainer *t, tern_error *err);
+// Keeps the chat template of a tokenizer's folder; a GGUF has it in it.
+tern_status tern_trainer_take_template(tern_trainer *t, const tern_file *file, tern_error *err);
 tern_slot *tern_trainer_slot(tern_trainer *t, const char *name); // NULL: none
 // Initial weights: normal with deviation 0.02 (at the end of a residual branch divided by sqrt(2
 // layers), as in GPT-2), norms 1; or those of the model desc->init.
@@ -188,6 +199,37 @@ bool tern_contrastive_validates(const tern_trainer *t);
 void tern_contrastive_info(const tern_trainer *t, tern_train_info *info);
 // Appends its part of the run's identity, as members of a JSON object.
 void tern_contrastive_describe(const tern_trainer *t, tern_strbuf *out);
+
+// ---- Preferences (preferences.c) ---------------------------------------------------------------
+
+// Called in the order of the contrastive ones; refer: once the first weights are set.
+tern_status tern_preferring_open(tern_trainer *t, tern_error *err);
+tern_status tern_preferring_read(tern_trainer *t, tern_error *err);
+tern_status tern_preferring_ready(tern_trainer *t, tern_error *err);
+tern_status tern_preferring_refer(tern_trainer *t, tern_error *err);
+void tern_preferring_close(tern_preferring *p); // NULL is allowed
+tern_status tern_preferring_step(tern_trainer *t, tern_error *err);
+// Of the last step: by how much the better answer is rewarded more, and how often it is at all.
+void tern_preferring_last(const tern_trainer *t, double *margin, double *accuracy);
+bool tern_preferring_validates(const tern_trainer *t);
+tern_status tern_preferring_validate(tern_trainer *t, double *loss, double *margin,
+                                     double *accuracy, tern_error *err);
+void tern_preferring_info(const tern_trainer *t, tern_train_info *info);
+void tern_preferring_describe(const tern_trainer *t, tern_strbuf *out);
+
+typedef struct tern_preference_loss {
+    tern_train_loss kind; // not AUTO
+    float beta, smoothing;
+} tern_preference_loss;
+typedef struct tern_preference_batch {
+    size_t n;
+    const double *logs, *reference; // [2 n] of the chosen and the rejected answer of each pair
+    const int32_t *n_scored;        // [2 n] their tokens
+    const uint8_t *labels;          // [n] for KTO, see tern_pairs; else NULL
+    double *slopes;                 // [2 n] result: of the loss by the logs
+    double loss, margin, accuracy;  // results
+} tern_preference_batch;
+void tern_preference_loss_run(const tern_preference_loss *f, tern_preference_batch *b);
 
 // ---- What a run is (identity.c) ----------------------------------------------------------------
 

@@ -11,6 +11,9 @@ sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the 
 Also tests/oracles/optimizers.json: weights after steps of Muon and of AdamW with 8-bit moments, for
 src/kernels/cpu/train/train_weights_test.c. Weights begin as direction 0 times 0.1, the gradient of step k is
 direction k; the formulas are those of train_weights.c, in float64.
+Also writes tests/oracles/preferences.txt, the losses of preferences (src/train/preferences_test.c): a line for each
+with its name, beta, smoothing, loss, margin, accuracy, and the slopes by all log-probabilities, which are derivatives
+along the imaginary axis, exact to rounding.
 """
 import json, os, re, sys
 import numpy as np
@@ -115,8 +118,48 @@ def write_optimizers():
         f.write("\n")
 
 
+# ---- Losses of preferences, of N pairs of answers ----
+
+N = 7
+LOGS, REFERENCE = -6 + 5 * direction(2 * N, 0), -6 + 5 * direction(2 * N, 1)
+LENGTHS, LABELS = 3 + np.arange(2 * N) % 5, np.arange(N) % 3 != 1
+
+
+def log_sigmoid(x):
+    return -np.log(1 + np.exp(-x))
+
+
+def preference_loss(name, beta, smoothing, logs):
+    """Of logs [N, 2]: the loss, and the rewards of each answer; z of KTO is that of the real parts."""
+    ratios = logs - REFERENCE.reshape(N, 2)
+    if name == "dpo":
+        h = beta * (ratios[:, 0] - ratios[:, 1])
+        return (-(1 - smoothing) * log_sigmoid(h) - smoothing * log_sigmoid(-h)).mean(), beta * ratios
+    if name == "orpo":
+        mean = logs / LENGTHS.reshape(N, 2)
+        odds = mean - np.log(1 - np.exp(mean))
+        return (-mean[:, 0] - beta * log_sigmoid(odds[:, 0] - odds[:, 1])).mean(), beta * mean
+    z = max(ratios[:, 1].real.mean(), 0)
+    side = np.where(LABELS, 1, -1)
+    return (1 - 1 / (1 + np.exp(-side * beta * (ratios[:, 0] - z)))).mean(), beta * ratios
+
+
+def preferences(path):
+    with open(path, "w") as f:
+        for name, beta, smoothing in (("dpo", 0.3, 0), ("dpo", 0.1, 0.2), ("orpo", 0.25, 0), ("kto", 0.4, 0)):
+            loss, rewards = preference_loss(name, beta, smoothing, LOGS.reshape(N, 2))
+            better = rewards[:, 0] > (0 if name == "kto" else rewards[:, 1])
+            margin = (rewards[:, 0] - rewards[:, 1]).mean()
+            if name == "kto":
+                margin, better = rewards[LABELS, 0].mean() - rewards[~LABELS, 0].mean(), better == LABELS
+            slopes = [preference_loss(name, beta, smoothing, (LOGS + 1e-30j * (np.arange(2 * N) == i)).reshape(N, 2))[0].imag
+                      * 1e30 for i in range(2 * N)]
+            print(name, beta, smoothing, *("%.15g" % x for x in [loss, margin, better.mean()] + slopes), file=f)
+
+
 def main():  # [NAME...]: which; the others stay as they are
     write_optimizers()
+    preferences(os.path.join(HERE, "..", "oracles", "preferences.txt"))
     path = os.path.join(HERE, "..", "oracles", "family_gradients.json")
     out = json.load(open(path)) if sys.argv[1:] else {}
     for case in sys.argv[1:] or FAMILIES:

@@ -152,7 +152,7 @@ static void print_header(void *user, const tern_train_info *i) {
     if (is_part) fprintf(stderr, " of %s", amount((double)i->n_all_params, b));
     if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
     fputc('\n', stderr);
-    if (r->desc->pairs)
+    if (r->desc->pairs || r->desc->preferences)
         print_pairs(i);
     else
         print_tokens(i);
@@ -220,6 +220,9 @@ static bool print_event(void *user, const tern_train_event *e) {
                 (long long)e->n_steps, e->valid_loss);
         if (!isnan(e->recall_1))
             fprintf(stderr, ", recall@1 %.1f%%, @10 %.1f%%", 100 * e->recall_1, 100 * e->recall_10);
+        if (!isnan(e->reward_margin))
+            fprintf(stderr, ", rewards %.3f apart, %.1f%% right", e->reward_margin,
+                    100 * e->reward_accuracy);
         if (e->best_step < e->step)
             fprintf(stderr, "; it was %.4f at step %lld%s", e->best_valid_loss,
                     (long long)e->best_step, kept(r->desc, e->best_step));
@@ -260,7 +263,7 @@ typedef struct train_args {
     int recipe, schedule, packing, optimizer, n_layers, n_embd, n_heads, n_kv_heads, n_ff,
         n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
-    int checkpoint_every, keep, patience, batch_pairs, valid_pairs, pooling;
+    int checkpoint_every, keep, patience, batch_pairs, valid_pairs, pooling, loss;
     int32_t sizes[8];
     float weight_decay, clip;
 } train_args;
@@ -290,6 +293,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->batch_pairs = a->batch_pairs;
     d->valid_pairs = a->valid_pairs;
     d->pooling = (tern_pooling)a->pooling;
+    d->loss = (tern_train_loss)a->loss;
     // 0 on the command line: none; missing: the default
     d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
@@ -347,11 +351,21 @@ int cmd_train(const command *self, int argc, char **argv) {
          "some of q,k,v,o,gate,up,down, or modules: q_proj (all-linear)"},
         {0, "rslora", OPTION_FLAG, &d.rslora, NULL, "alpha / sqrt(RANK) is the scale; alpha: 16"},
         {0, "peft", OPTION_FLAG, &d.peft, NULL, "also write it as a folder of PEFT, OUT/peft"},
+        OPTIONS_GROUP("Preferences instead of text"),
+        {0, "preferences", OPTION_TEXT, &d.preferences, "FILE",
+         "lines {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}, learnt from --init"},
+        {0, "loss", OPTION_CHOICE, &a.loss, "auto|dpo|orpo|kto",
+         "kto: lines {\"prompt\": ..., \"completion\": ..., \"label\": true} (dpo)"},
+        {0, "beta", OPTION_NUMBER, &d.beta, "B", "how near --init it stays (0.1)", 0, 1000},
+        {0, "label-smoothing", OPTION_NUMBER, &d.label_smoothing, "E",
+         "share of pairs that may be the wrong way round (0)", 0, 0.49},
         OPTIONS_GROUP("An embedding model instead of a language model"),
         {0, "contrastive", OPTION_TEXT, &d.pairs, "PAIRS",
          "lines {\"query\": ..., \"positive\": ..., \"negatives\": [...]}"},
-        {0, "held-out", OPTION_TEXT, &d.held_out_pairs, "PAIRS", "for validation: loss, recall"},
-        {0, "batch-pairs", OPTION_COUNT, &a.batch_pairs, "N", "pairs of a step (256)", 2},
+        {0, "held-out", OPTION_TEXT, &d.held_out_pairs, "PAIRS",
+         "for validation: loss, recall; or preferences"},
+        {0, "batch-pairs", OPTION_COUNT, &a.batch_pairs, "N",
+         "pairs of a step (256; of preferences 16)", 2},
         {0, "valid-pairs", OPTION_COUNT, &a.valid_pairs, "N", "of those held out (1000)", 1},
         {0, "temperature", OPTION_NUMBER, &d.temperature, "T", "of the loss (0.05)"},
         {0, "pooling", OPTION_CHOICE, &a.pooling, "auto|mean|last|cls",
@@ -413,15 +427,21 @@ int cmd_train(const command *self, int argc, char **argv) {
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
     if (!d.out && !plan) return bad_usage("train: --out is needed");
-    if (!d.data && !d.pairs) return bad_usage("train: --data or --contrastive is needed");
+    if (!d.data && !d.pairs && !d.preferences)
+        return bad_usage("train: --data, --contrastive or --preferences is needed");
+    if (d.preferences && !d.init)
+        return bad_usage("train: --preferences needs --init, the model that learns them");
+    if (!d.preferences && (a.loss || d.beta > 0 || d.label_smoothing > 0))
+        return bad_usage("train: --loss, --beta and --label-smoothing go with --preferences");
     if (d.pairs && !d.data && !d.init)
         return bad_usage("train: --contrastive needs --init, or --data with a tokenizer");
     if (sizes && !read_sizes(sizes, &a, &d))
         return bad_usage("train: --matryoshka '%s': expected sizes, such as 64,128,256", sizes);
-    if (!d.pairs && (d.held_out_pairs || a.batch_pairs || a.valid_pairs || d.temperature > 0 ||
-                     a.pooling || sizes))
-        return bad_usage("train: --held-out, --batch-pairs, --valid-pairs, --temperature, "
-                         "--pooling and --matryoshka go with --contrastive");
+    if (!d.pairs && !d.preferences && (d.held_out_pairs || a.batch_pairs || a.valid_pairs))
+        return bad_usage("train: --held-out, --batch-pairs and --valid-pairs go with --contrastive "
+                         "or --preferences");
+    if (!d.pairs && (d.temperature > 0 || a.pooling || sizes))
+        return bad_usage("train: --temperature, --pooling and --matryoshka go with --contrastive");
     if (d.pairs && a.packing) return bad_usage("train: --packing does not go with --contrastive");
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);

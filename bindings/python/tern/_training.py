@@ -20,6 +20,7 @@ RECIPES = (("bitnet", c.TERN_RECIPE_BITNET), ("paper", c.TERN_RECIPE_PAPER), ("l
 SCHEDULES = (("auto", c.TERN_SCHEDULE_AUTO), ("two-stage", c.TERN_SCHEDULE_TWO_STAGE), ("cosine", c.TERN_SCHEDULE_COSINE),
              ("constant", c.TERN_SCHEDULE_CONSTANT))
 OPTIMIZERS = (("adamw", c.TERN_OPTIMIZER_ADAMW), ("adamw8bit", c.TERN_OPTIMIZER_ADAMW8BIT), ("muon", c.TERN_OPTIMIZER_MUON))
+LOSSES = (("auto", c.TERN_LOSS_AUTO), ("dpo", c.TERN_LOSS_DPO), ("orpo", c.TERN_LOSS_ORPO), ("kto", c.TERN_LOSS_KTO))
 PACKINGS = (("wrapped", c.TERN_PACKING_WRAPPED), ("bfd", c.TERN_PACKING_BFD), ("none", c.TERN_PACKING_NONE))
 
 
@@ -36,9 +37,11 @@ class TrainEvent:
     grad_norm: float
     tokens_per_second: float
     seconds_left: float
-    pairs_per_second: float  # of contrastive training
+    pairs_per_second: float  # of training with pairs
     recall_1: float
     recall_10: float
+    reward_margin: float  # of preferences, of the last step or held out
+    reward_accuracy: float
     checkpoint: Optional[str]  # just written, a name in the folder
     best_valid_loss: float  # with valid_loss: the least so far, of the weights in best.gguf
     best_step: int
@@ -102,6 +105,10 @@ class TrainOptions(TypedDict, total=False):
     rslora: Optional[bool]  # lora_alpha / sqrt(lora_rank) is the scale
     peft: Optional[bool]  # also write the adapter as a folder of PEFT
     pairs: Optional[Path]  # train an embedding model on lines {"query", "positive", "negatives"}
+    preferences: Optional[Path]  # train init on lines {"prompt", "chosen", "rejected"}
+    loss: Optional[Literal["auto", "dpo", "orpo", "kto"]]  # kto: lines {"prompt", "completion", "label"}
+    beta: Optional[float]  # how near init it stays
+    label_smoothing: Optional[float]
     held_out_pairs: Optional[Path]
     batch_pairs: Optional[int]
     valid_pairs: Optional[int]
@@ -148,7 +155,8 @@ class TrainOptions(TypedDict, total=False):
 
 MEMBERS = {"layers": "n_layers", "embd": "n_embd", "heads": "n_heads", "kv_heads": "n_kv_heads", "ff": "n_ff",
            "context": "n_context", "steps": "n_steps", "warmup": "n_warmup", "threads": "n_threads"}
-CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "packing": PACKINGS, "optimizer": OPTIMIZERS, "pooling": POOLING}
+CHOICES = {"recipe": RECIPES, "schedule": SCHEDULES, "packing": PACKINGS, "optimizer": OPTIMIZERS,
+           "loss": LOSSES, "pooling": POOLING}
 MOST = {ctypes.c_int32: INT_MAX, ctypes.c_int: INT_MAX, ctypes.c_int64: 2**63 - 1, ctypes.c_uint64: 2**64 - 1}
 
 

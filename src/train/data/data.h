@@ -78,6 +78,10 @@ typedef struct tern_data_chat {
 // Reads an object of any of the shapes. *wrong: why it is none of its shape, or NULL.
 tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, const char **wrong,
                                 tern_error *err);
+// The same of an object with several answers: its prompt and the one in this member, or, with NULL,
+// the prompt up to where a model is to answer.
+tern_status tern_data_chat_answer(tern_data_chat *chat, const tern_json_doc *doc,
+                                  const char *answer, const char **wrong, tern_error *err);
 void tern_data_chat_free(tern_data_chat *chat);
 
 // ---- What is scored of them ---------------------------------------------------------------------

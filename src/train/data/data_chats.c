@@ -6,6 +6,7 @@
 //     conversations                      ShareGPT's: "from" and "value"; also with "role"
 //     instruction, output [input]        Alpaca's; Dolly's have "context" and "response"
 //     prompt, completion                 texts, or lists of messages
+//     chosen, rejected [prompt]          the same; without a prompt, lists that begin alike
 //
 // What becomes of it is written here and rendered by input/template like any request, so that a
 // model learns the text that it will be given.
@@ -15,12 +16,14 @@
 #include "train/data/data.h"
 
 #define MESSAGES_MAX 4096
+#define ANY          "" // the answer of a shape that is learnt
 
 typedef struct reader {
     tern_data_chat *chat;
     const tern_json_doc *doc;
     tern_json_writer w;
-    const char *wrong; // NULL: nothing
+    const char *wrong;  // NULL: nothing
+    const char *answer; // the member with the answer; NULL: the prompt is all there is
 } reader;
 
 static bool complain(reader *r, const char *why) {
@@ -188,6 +191,8 @@ static bool put_list(reader *r, const tern_json *list, put_fn put) {
 
 static tern_data_shape shape_of(const reader *r, const tern_json *root) {
     bool answers = text_at(r, root, "output").ptr || text_at(r, root, "response").ptr;
+    if (tern_json_get(r->doc, root, "chosen") && tern_json_get(r->doc, root, "rejected"))
+        return TERN_SHAPE_PREFERENCE;
     if (is_list(tern_json_get(r->doc, root, "messages"))) return TERN_SHAPE_MESSAGES;
     if (is_list(tern_json_get(r->doc, root, "conversations"))) return TERN_SHAPE_SHAREGPT;
     if (text_at(r, root, "instruction").ptr && answers) return TERN_SHAPE_ALPACA;
@@ -218,7 +223,44 @@ static bool put_side(reader *r, const char *role, const tern_json *side) {
     tern_str text = tern_json_str(side);
     if (text.ptr) return put_text(r, role, text);
     if (is_list(side)) return put_list(r, side, put_message);
-    return complain(r, "\"prompt\" and \"completion\" are texts or lists of messages");
+    return complain(r, "a prompt and its answers are texts or lists of messages");
+}
+
+static bool is_same_message(const reader *r, const tern_json *a, const tern_json *b) {
+    tern_strbuf texts[2] = {{0}, {0}};
+    tern_json_writer w[2] = {{.out = &texts[0]}, {.out = &texts[1]}};
+    tern_json_put_value(&w[0], NULL, r->doc, a);
+    tern_json_put_value(&w[1], NULL, r->doc, b);
+    bool same = tern_str_eq((tern_str){tern_strbuf_text(&texts[0]), texts[0].len},
+                            (tern_str){tern_strbuf_text(&texts[1]), texts[1].len});
+    r->chat->request.failed |= texts[0].failed || texts[1].failed;
+    tern_strbuf_free(&texts[0]);
+    tern_strbuf_free(&texts[1]);
+    return same;
+}
+
+// The messages with which both answers begin, if they have their prompt in them.
+static bool put_common(reader *r, const tern_json *chosen, const tern_json *rejected) {
+    const tern_json *a = tern_json_first(r->doc, chosen), *b = tern_json_first(r->doc, rejected);
+    for (; a && b && is_same_message(r, a, b); a = tern_json_next(r->doc, chosen, a)) {
+        if (!tern_json_is(a, TERN_JSON_OBJECT))
+            return complain(r, "a message that is not an object");
+        if (!put_message(r, a)) return false;
+        b = tern_json_next(r->doc, rejected, b);
+    }
+    return r->chat->n_messages > 0 || complain(r, "answers without a prompt");
+}
+
+static bool put_answered(reader *r, const tern_json *root) {
+    const tern_json *prompt = tern_json_get(r->doc, root, "prompt");
+    const tern_json *answer = r->answer ? tern_json_get(r->doc, root, r->answer) : NULL;
+    const tern_json *chosen = tern_json_get(r->doc, root, "chosen");
+    const tern_json *rejected = tern_json_get(r->doc, root, "rejected");
+    if (!prompt) prompt = tern_json_get(r->doc, root, "messages");
+    if (prompt) return put_side(r, "user", prompt) && (!answer || put_side(r, "assistant", answer));
+    if (!is_list(chosen) || !is_list(rejected))
+        return complain(r, "answers without a \"prompt\" that are not lists of messages");
+    return answer ? put_list(r, answer, put_message) : put_common(r, chosen, rejected);
 }
 
 static bool put_conversation(reader *r, const tern_json *root) {
@@ -230,9 +272,7 @@ static bool put_conversation(reader *r, const tern_json *root) {
     case TERN_SHAPE_SHAREGPT:
         return put_list(r, tern_json_get(r->doc, root, "conversations"), put_sharegpt);
     case TERN_SHAPE_ALPACA: return put_alpaca(r, root);
-    default:
-        return put_side(r, "user", tern_json_get(r->doc, root, "prompt")) &&
-               put_side(r, "assistant", tern_json_get(r->doc, root, "completion"));
+    default: return put_answered(r, root);
     }
 }
 
@@ -266,18 +306,20 @@ static void put_switches(reader *r, const tern_json *switches) {
     }
 }
 
-tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, const char **wrong,
-                                tern_error *err) {
-    reader r = {.chat = chat, .doc = doc, .w = {.out = &chat->request}};
+static tern_status read_chat(tern_data_chat *chat, const tern_json_doc *doc, const char *answer,
+                             const char **wrong, tern_error *err) {
+    reader r = {.chat = chat, .doc = doc, .w = {.out = &chat->request}, .answer = answer};
     const tern_json *root = tern_json_root(doc);
     tern_strbuf_clear(&chat->request);
     tern_strbuf_clear(&chat->text);
     chat->n_messages = chat->n_left_out = 0;
     chat->shape = shape_of(&r, root);
+    if (answer && strcmp(answer, ANY) == 0)
+        r.answer = chat->shape == TERN_SHAPE_PREFERENCE ? "chosen" : "completion";
     *wrong = NULL;
     if (chat->shape == TERN_SHAPE_TEXT) return TERN_OK;
     tern_json_open(&r.w, NULL, '{');
-    tern_json_put_bool(&r.w, "add_generation_prompt", false);
+    tern_json_put_bool(&r.w, "add_generation_prompt", !answer);
     put_switches(&r, tern_json_get(doc, root, "chat_template_kwargs"));
     if (put_tools(&r, tern_json_get(doc, root, "tools"))) {
         tern_json_open(&r.w, "messages", '[');
@@ -290,6 +332,16 @@ tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, 
     return tern_fail_memory(err, chat->request.len + chat->text.len);
 }
 
+tern_status tern_data_chat_read(tern_data_chat *chat, const tern_json_doc *doc, const char **wrong,
+                                tern_error *err) {
+    return read_chat(chat, doc, ANY, wrong, err);
+}
+
+tern_status tern_data_chat_answer(tern_data_chat *chat, const tern_json_doc *doc,
+                                  const char *answer, const char **wrong, tern_error *err) {
+    return read_chat(chat, doc, answer, wrong, err);
+}
+
 void tern_data_chat_free(tern_data_chat *chat) {
     tern_strbuf_free(&chat->request);
     tern_strbuf_free(&chat->text);
@@ -297,7 +349,8 @@ void tern_data_chat_free(tern_data_chat *chat) {
 }
 
 const char *tern_data_shape_name(tern_data_shape shape) {
-    static const char *const names[TERN_SHAPE_COUNT] = {"plain text", "OpenAI messages", "ShareGPT",
-                                                        "Alpaca", "prompt and completion"};
+    static const char *const names[TERN_SHAPE_COUNT] = {
+        "plain text", "OpenAI messages",       "ShareGPT",
+        "Alpaca",     "prompt and completion", "preferences"};
     return (unsigned)shape < TERN_SHAPE_COUNT ? names[shape] : "unknown";
 }

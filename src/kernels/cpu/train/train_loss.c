@@ -56,13 +56,21 @@ void cpu_train_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const t
     (void)team;
     cpu_operands o = cpu_train_operands(run, s->node);
     size_t n = cpu_train_cols(run, s->node->in[0]), first, last;
-    float scale = run->batch->loss_scale;
+    const float *weights = run->batch->weights;
     while (cpu_train_claim_rows(run, s, &first, &last))
         for (size_t t = first; t < last; t++) {
-            float *row = o.out[0] + t * n;
+            float *row = o.out[0] + t * n, scale = run->batch->loss_scale;
+            if (weights) scale *= weights[rows_of(run)[t]];
             cpu_train_kernels(run)->exp_scaled(row, o.in[0] + t * n, o.in[2][t], scale, n);
             row[run->batch->targets[rows_of(run)[t]]] -= scale;
         }
+}
+
+void cpu_train_keep_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    cpu_operands o = cpu_train_operands(run, s->node);
+    size_t n = cpu_train_cols(run, s->node->in[0]);
+    if (team->thread == 0)
+        memcpy(o.in[1] + run->first * n, o.in[0], run->n_rows * n * sizeof(float));
 }
 
 // The sum of all pieces is rounded once, so that it does not depend on their size.

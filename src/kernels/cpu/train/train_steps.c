@@ -409,6 +409,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_POOL_GRAD: return cpu_train_pool_grad;
     case TERN_OP_TAKE_SCORED: return cpu_train_take_scored;
     case TERN_OP_PUT_SCORED: return cpu_train_put_scored;
+    case TERN_OP_KEEP_SCORED: return cpu_train_keep_scored;
     case TERN_OP_CROSS_ENTROPY: return cpu_train_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return cpu_train_cross_entropy_grad;
     case TERN_OP_SUM_INTO: return cpu_train_sum_into;

@@ -50,7 +50,8 @@
     ROW(GPU_TRAIN_GLU_GRAD, "train_elements", "glu_grad", "rrrww")                                 \
     ROW(GPU_TRAIN_ROPE, "train_rope", "rope", "rwrr")                                              \
     ROW(GPU_TRAIN_LOSS, "train_loss", "cross_entropy", "rrww")                                     \
-    ROW(GPU_TRAIN_LOSS_GRAD, "train_loss", "cross_entropy_grad", "-r--wr")                         \
+    ROW(GPU_TRAIN_LOSS_GRAD, "train_loss", "cross_entropy_grad", "-r--wrr")                        \
+    ROW(GPU_TRAIN_KEEP_SCORED, "train_loss", "keep_scored", "r------w")                            \
     ROW(GPU_TRAIN_POOL, "train_pool", "pool_seq", "rrrw")                                          \
     ROW(GPU_TRAIN_POOL_GRAD, "train_pool", "pool_grad", "rrrw")                                    \
     ROW(GPU_TRAIN_ABS_PARTS, "train_sums", "abs_parts", "rw")                                      \

@@ -76,6 +76,7 @@ struct tern_program {
     wgpu_buffer *buffers; // by value
     wgpu_buffer uniform, ids, targets, spans, order, found;
     wgpu_buffer taken, places; // rows of a piece; of each row its index among the scored, or -1
+    wgpu_buffer weights;       // of the losses of a piece
     tern_rope_list ropes;
     wgpu_buffer *angles; // by rope
     gpu_train_step *steps;
@@ -84,6 +85,7 @@ struct tern_program {
     bool is_plan;                   // no buffers are made, their bytes are counted
     int32_t *host;                  // rows of a run on their way to the device
     int32_t *scored, *answers;      // [n_rows]: the scored rows of a run, and their targets
+    float *shares;                  // [n_rows]: and the weights of their losses
     uint32_t n_tokens, n_ids_found; // of the last run
     gpu_train_uniform of_run;       // likewise
 };

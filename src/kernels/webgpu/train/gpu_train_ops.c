@@ -377,6 +377,13 @@ static void add_loss(tern_program *p, const tern_node *n) {
     bind(s, p->targets);
     bind_value(p, s, n->out[0]);
     bind_value(p, s, back ? n->in[2] : n->out[1]);
+    if (back) bind(s, p->weights);
+}
+
+static void add_keep(tern_program *p, const tern_node *n) {
+    gpu_train_step *s = add(p, GPU_TRAIN_KEEP_SCORED, each(256), fixed(1));
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->in[1]);
 }
 
 static void add_sum(tern_program *p, const tern_node *n) {
@@ -471,6 +478,7 @@ static bool reads_flat(tern_op op) {
     case TERN_OP_DEPTHWISE_CONV_GRAD_X:
     case TERN_OP_DEPTHWISE_CONV_GRAD_W:
     case TERN_OP_SQUARES_INTO:
+    case TERN_OP_KEEP_SCORED:
     case TERN_OP_ZERO:
     case TERN_OP_ADAMW: return true;
     default: return false;
@@ -526,6 +534,7 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_PUT_SCORED: add_scored(p, n); break;
     case TERN_OP_CROSS_ENTROPY:
     case TERN_OP_CROSS_ENTROPY_GRAD: add_loss(p, n); break;
+    case TERN_OP_KEEP_SCORED: add_keep(p, n); break;
     case TERN_OP_SUM_INTO: add_sum(p, n); break;
     case TERN_OP_POOL_SEQ:
     case TERN_OP_POOL_GRAD: add_pool(p, n); break;

@@ -179,13 +179,15 @@ static tern_status make_inputs(tern_program *p, tern_error *err) {
     TERN_TRY(new_buffer(p, rows * 16, "tokens", &p->found, err));
     TERN_TRY(new_buffer(p, rows * 4, "rows", &p->taken, err));
     TERN_TRY(new_buffer(p, rows * 4, "rows", &p->places, err));
+    TERN_TRY(new_buffer(p, rows * 4, "weights", &p->weights, err));
     if (p->is_plan) return TERN_OK;
     TERN_TRY(uniform_buffer(p, err));
     size_t n = (size_t)rows * 5 + (p->embeds_back ? (size_t)p->n_ids + 1 : 0);
     p->host = tern_alloc_array(TERN_MEM_SESSION, n, sizeof *p->host);
     p->scored = tern_alloc_array(TERN_MEM_SESSION, (size_t)rows, sizeof *p->scored);
     p->answers = tern_alloc_array(TERN_MEM_SESSION, (size_t)rows, sizeof *p->answers);
-    bool ok = p->host && p->scored && p->answers;
+    p->shares = tern_alloc_array(TERN_MEM_SESSION, (size_t)rows, sizeof *p->shares);
+    bool ok = p->host && p->scored && p->answers && p->shares;
     return ok ? TERN_OK : tern_fail_memory(err, n * sizeof *p->host);
 }
 
@@ -345,8 +347,8 @@ void gpu_train_program_free(tern_program *p) {
     for (size_t i = 0; i < p->n_slots; i++) gpu_buffer_free(gpu, GPU_USE_WORK, p->slots[i].buffer);
     for (size_t i = 0; p->angles && i < p->ropes.n; i++)
         gpu_buffer_free(gpu, GPU_USE_WORK, p->angles[i]);
-    wgpu_buffer inputs[] = {p->uniform, p->ids,   p->targets, p->spans,
-                            p->order,   p->found, p->taken,   p->places};
+    wgpu_buffer inputs[] = {p->uniform, p->ids,   p->targets, p->spans,  p->order,
+                            p->found,   p->taken, p->places,  p->weights};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         gpu_buffer_free(gpu, GPU_USE_WORK, inputs[i]);
     tern_rope_list_free(&p->ropes);
@@ -358,5 +360,6 @@ void gpu_train_program_free(tern_program *p) {
     tern_free(p->host);
     tern_free(p->scored);
     tern_free(p->answers);
+    tern_free(p->shares);
     tern_free(p);
 }

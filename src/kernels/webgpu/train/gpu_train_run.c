@@ -114,6 +114,7 @@ static uint32_t send_places(tern_program *p, const tern_train_batch *b) {
         p->host[t] = is_scored ? (int32_t)n : -1;
         if (!is_scored) continue;
         p->scored[n] = t;
+        p->shares[n] = b->weights ? b->weights[t] : 1;
         p->answers[n++] = b->targets[t];
     }
     send(p, p->places, p->host, (size_t)b->n_tokens);
@@ -167,6 +168,7 @@ static void submit_pieces(tern_program *p, uint32_t n_scored) {
         uint32_t n = n_scored - at < most ? n_scored - at : most;
         send(p, p->taken, p->scored + at, n);
         send(p, p->targets, p->answers + at, n);
+        send(p, p->weights, p->shares + at, n);
         send_uniform(p, at, n);
         submit(p, p->head_first, p->head_end, 1);
     }

@@ -41,6 +41,7 @@ fn cross_entropy(@builtin(workgroup_id) group: vec3<u32>,
 }
 
 @group(0) @binding(6) var<storage, read> sums_of: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read> weights: array<f32>; // of the rows' losses
 @compute @workgroup_size(THREADS)
 fn cross_entropy_grad(@builtin(workgroup_id) group: vec3<u32>,
                       @builtin(local_invocation_index) lane: u32) {
@@ -48,11 +49,18 @@ fn cross_entropy_grad(@builtin(workgroup_id) group: vec3<u32>,
     if (row >= run.n_tokens) { return; }
     let base = row * LD4;
     let target_id = targets[row];
-    let scale = select(0.0, run.loss_scale, target_id >= 0);
+    let scale = select(0.0, run.loss_scale * weights[row], target_id >= 0);
     for (var i = lane; i < LD4; i += THREADS) {
         let p_all = exp(clamp(gradient[base + i] - sums_of[row].x, vec4(-87.0), vec4(0.0)));
         var p = kept(i, p_all, 0.0);
         p -= select(vec4(0.0), vec4(1.0), vec4(i32(4u * i)) + vec4(0, 1, 2, 3) == vec4(target_id));
         gradient[base + i] = p * scale;
     }
+}
+
+// The losses of a piece (x, in the first of four columns) into those of all. Grid: (T / 256).
+@group(0) @binding(8) var<storage, read_write> kept_losses: array<f32>;
+@compute @workgroup_size(256)
+fn keep_scored(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < run.n_tokens) { kept_losses[run.first + id.x] = x[id.x].x; }
 }
