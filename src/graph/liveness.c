@@ -34,12 +34,30 @@ static tern_vid root_of(const tern_graph *g, tern_vid v) {
     }
 }
 
-// Consecutive norms may be computed at once (those of queries and of keys, by head): their inputs
-// live until the last one.
+static bool quantizes(tern_op op) {
+    return op == TERN_OP_QUANTIZE || op == TERN_OP_NORM_QUANTIZE || op == TERN_OP_GLU_NORM_QUANTIZE;
+}
+static bool multiplies(tern_op op) {
+    return op == TERN_OP_LINEAR || op == TERN_OP_LINEAR_GROUP || op == TERN_OP_LINEAR_ADD;
+}
+
+// Whether one dispatch may compute both, which follow each other: norms of queries and of keys, or
+// a row, its products and what becomes of these.
+static bool may_be_one(tern_op a, tern_op b) {
+    switch (a) {
+    case TERN_OP_RMS_NORM: return b == TERN_OP_RMS_NORM;
+    case TERN_OP_GLU: return b == TERN_OP_QUANTIZE;
+    default: break;
+    }
+    if (quantizes(a)) return multiplies(b);
+    return multiplies(a) &&
+           (b == TERN_OP_GLU || b == TERN_OP_GLU_NORM_QUANTIZE || b == TERN_OP_SCALE_ADD);
+}
+
+// The last of the nodes that may be computed at once with node i: its inputs live until then.
 static size_t read_until(const tern_graph *g, size_t i) {
-    while (g->nodes[i].op == TERN_OP_RMS_NORM && i + 1 < g->n_nodes &&
-           g->nodes[i + 1].op == TERN_OP_RMS_NORM)
-        i++;
+    if (multiplies(g->nodes[i].op)) return i;
+    while (i + 1 < g->n_nodes && may_be_one(g->nodes[i].op, g->nodes[i + 1].op)) i++;
     return i;
 }
 

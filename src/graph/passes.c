@@ -186,6 +186,35 @@ static void fuse_linear_add(tern_graph *g, tern_node *add) {
     }
 }
 
+// The norm of whole rows, or the product with a number, that is only added to something.
+static tern_node *norm_or_scale(const tern_graph *g, tern_vid v) {
+    tern_node *n = producer(g, v);
+    if (!n || n_readers(g, v) != 1) return NULL;
+    bool whole = n->op == TERN_OP_RMS_NORM && g->values[n->in[1]].cols == g->values[v].cols;
+    return whole || n->op == TERN_OP_SCALE ? n : NULL;
+}
+
+// add(residual, rms_norm(x)) -> norm_add(x, residual); add(residual, scale(x)) ->
+// scale_add(residual, x)
+static void fuse_add(tern_graph *g, tern_node *add) {
+    for (int side = 0; side < 2; side++) {
+        tern_node *made = norm_or_scale(g, add->in[side]);
+        tern_vid residual = add->in[1 - side];
+        if (!made) continue;
+        bool is_norm = made->op == TERN_OP_RMS_NORM;
+        add->op = is_norm ? TERN_OP_NORM_ADD : TERN_OP_SCALE_ADD;
+        add->in[0] = is_norm ? made->in[0] : residual;
+        add->in[1] = is_norm ? residual : made->in[0];
+        if (is_norm) add->in[add->n_in++] = made->in[1];
+        if (is_norm)
+            add->norm = made->norm;
+        else
+            add->scale = made->scale;
+        made->op = DEAD;
+        return;
+    }
+}
+
 // rope(q), rope(k), kv_store(k, v) -> rope_store: in = q, k, v, k_state, v_state and the rope's
 // factors, if any; out = rotated q
 static void fuse_rope_store(tern_graph *g, tern_node *store) {
@@ -229,7 +258,10 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err) {
         switch (n->op) {
         case TERN_OP_MUL: fuse_glu(g, n); break;
         case TERN_OP_QUANTIZE: fuse_norm_quantize(g, n); break;
-        case TERN_OP_ADD: fuse_linear_add(g, n); break;
+        case TERN_OP_ADD:
+            fuse_linear_add(g, n);
+            if (n->op == TERN_OP_ADD) fuse_add(g, n);
+            break;
         case TERN_OP_TOP_K: fuse_top_k(g, n); break;
         default: break;
         }

@@ -17,6 +17,10 @@ static void step_elementwise(cpu_run *run, const cpu_step *step, const tern_team
         case TERN_OP_ADD: f->add(y + at, a + at, b + at, count); break;
         case TERN_OP_MUL: f->mul(y + at, a + at, b + at, count); break;
         case TERN_OP_SCALE: f->scale(y + at, a + at, n->scale, count); break;
+        case TERN_OP_SCALE_ADD:
+            f->scale(y + at, b + at, n->scale, count);
+            f->add(y + at, a + at, y + at, count);
+            break;
         case TERN_OP_GLU: f->glu(y + at, a + at, b + at, count, cpu_act_of(n->act.kind)); break;
         default: f->act(y + at, a + at, count, cpu_act_of(n->act.kind)); break;
         }
@@ -36,6 +40,7 @@ const cpu_op cpu_op_BIAS = {.step = step_bias};
 const cpu_op cpu_op_ADD = {.step = step_elementwise};
 const cpu_op cpu_op_MUL = {.step = step_elementwise};
 const cpu_op cpu_op_SCALE = {.step = step_elementwise};
+const cpu_op cpu_op_SCALE_ADD = {.step = step_elementwise};
 const cpu_op cpu_op_GLU = {.step = step_elementwise};
 const cpu_op cpu_op_ACT = {.step = step_elementwise};
 

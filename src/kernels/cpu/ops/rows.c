@@ -32,6 +32,21 @@ static void step_rms_norm(cpu_run *run, const cpu_step *step, const tern_team *t
 }
 const cpu_op cpu_op_RMS_NORM = {.step = step_rms_norm};
 
+static void step_norm_add(cpu_run *run, const cpu_step *step, const tern_team *team) {
+    (void)team;
+    const tern_node *n = step->node;
+    size_t d = (size_t)cols(run, n->in[0]);
+    const float *x = cpu_value(run, n->in[0]), *residual = cpu_value(run, n->in[1]);
+    const float *w = run->plan->weights[n->in[2]]->vector;
+    float *y = cpu_value(run, n->out[0]);
+    for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
+        for (size_t at = t * d; at < last * d; at += d) {
+            kernels(run)->f->rms_norm(y + at, x + at, w, d, n->norm.eps);
+            kernels(run)->f->add(y + at, residual + at, y + at, d);
+        }
+}
+const cpu_op cpu_op_NORM_ADD = {.step = step_norm_add};
+
 static void step_layer_norm(cpu_run *run, const cpu_step *step, const tern_team *team) {
     (void)team;
     const tern_node *n = step->node;

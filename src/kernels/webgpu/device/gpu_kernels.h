@@ -10,6 +10,7 @@
     ROW(GPU_WIDE_EMBED, "wide_embed", "embed", "rrw")                                              \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
     ROW(GPU_LAYER_NORM, "rows", "layer_norm", "wrrw")                                              \
+    ROW(GPU_NORM_ADD, "rows", "norm_add", "wwrw")                                                  \
     ROW(GPU_NORM_PAIR, "norm_pair", "norm_pair", "wwrrww")                                         \
     ROW(GPU_L2_NORM, "rows", "l2_norm", "w--w")                                                    \
     ROW(GPU_GROUP_NORM, "rows", "group_norm", "w--w")                                              \
@@ -17,6 +18,7 @@
     ROW(GPU_NORM_QUANTIZE, "rows", "norm_quantize", "w-r-ww")                                      \
     ROW(GPU_GLU_NORM_QUANTIZE, "rows_gated", "glu_norm_quantize", "wwr-ww")                        \
     ROW(GPU_ADD, "elementwise", "add", "www")                                                      \
+    ROW(GPU_SCALE_ADD, "elementwise", "scale_add", "www")                                          \
     ROW(GPU_MUL, "elementwise", "mul", "www")                                                      \
     ROW(GPU_GLU, "elementwise", "glu", "www")                                                      \
     ROW(GPU_ACT, "elementwise", "act", "w-w")                                                      \
@@ -87,19 +89,25 @@
     ROW(GPU_NORM_GLU, "ternary_token", "norm_glu", "rrww")                                         \
     ROW(GPU_NORM_LINEAR_ADD, "ternary_token", "norm_linear_add", "rrww")                           \
     ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
+    ROW(GPU_NORM_LINEAR_SCALED, "ternary_token", "norm_linear_scaled", "rrwww")                    \
+    ROW(GPU_PARTS_LINEAR_SCALED, "ternary_token", "parts_linear_scaled", "rrwww-w")                \
     ROW(GPU_WIDE_LINEAR3, "wide_token", "norm_linear3", "rrwwww")                                  \
     ROW(GPU_WIDE_GLU, "wide_token", "norm_glu", "rrww")                                            \
     ROW(GPU_WIDE_LINEAR_ADD, "wide_token", "norm_linear_add", "rrww")                              \
     ROW(GPU_WIDE_PARTS_ADD, "wide_token", "parts_linear_add", "rrww--w")                           \
+    ROW(GPU_WIDE_LINEAR_SCALED, "wide_token", "norm_linear_scaled", "rrwww")                       \
+    ROW(GPU_WIDE_PARTS_SCALED, "wide_token", "parts_linear_scaled", "rrwww-w")                     \
     ROW(GPU_ROW_QUANTIZE, "quantize_few", "row_quantize", "-rwww")                                 \
     ROW(GPU_PARTS_QUANTIZE, "quantize_few", "parts_quantize", "-rwww-w")                           \
     ROW(GPU_GLU_QUANTIZE, "quantize_few", "glu_quantize", "wrwww")                                 \
     ROW(GPU_FEW_LINEAR3, "ternary_few", "few_linear3", "rrrwww")                                   \
     ROW(GPU_FEW_GLU, "ternary_few", "few_glu", "rrrw")                                             \
     ROW(GPU_FEW_LINEAR_ADD, "ternary_few", "few_linear_add", "rrrw")                               \
+    ROW(GPU_FEW_LINEAR_SCALED, "ternary_few", "few_linear_scaled", "rrrww")                        \
     ROW(GPU_WIDE_FEW_LINEAR3, "wide_few", "few_linear3", "rrrwww")                                 \
     ROW(GPU_WIDE_FEW_GLU, "wide_few", "few_glu", "rrrw")                                           \
     ROW(GPU_WIDE_FEW_LINEAR_ADD, "wide_few", "few_linear_add", "rrrw")                             \
+    ROW(GPU_WIDE_FEW_LINEAR_SCALED, "wide_few", "few_linear_scaled", "rrrww")                      \
     ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \

@@ -77,6 +77,12 @@ tern_status gpu_op_MUL(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+tern_status gpu_op_SCALE_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_elementwise(p, n, GPU_SCALE_ADD);
+    return TERN_OK;
+}
+
 tern_status gpu_op_GLU(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
     add_elementwise(p, n, GPU_GLU);

@@ -195,6 +195,12 @@ tern_status gpu_op_RMS_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
+tern_status gpu_op_NORM_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
+    (void)err;
+    add_rows(p, n, GPU_NORM_ADD);
+    return TERN_OK;
+}
+
 tern_status gpu_op_GROUP_NORM(tern_plan *p, const tern_node *n, tern_error *err) {
     if (n->norm.group % 4 != 0)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,

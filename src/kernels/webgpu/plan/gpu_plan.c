@@ -40,6 +40,7 @@ static bool takes_any_columns(const tern_node *n, int i) {
     case TERN_OP_BIAS:
     case TERN_OP_ADD:
     case TERN_OP_SCALE:
+    case TERN_OP_SCALE_ADD:
     case TERN_OP_CODE_DIGITS:
     case TERN_OP_CONV1D:
     case TERN_OP_UPSAMPLE_CONV:
@@ -97,10 +98,12 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-static bool is_gemm(const gpu_dispatch *d) {
+// What many rows use of the dispatches that prompts have: products, and what fused ones do with the
+// results of products.
+static bool is_shared(const gpu_dispatch *d) {
     gpu_kernel k = d->what.kernel;
     return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_GEMM_GROUPS ||
-           k == GPU_WIDE_GEMM || k == GPU_WIDE_GEMM_MATRIX;
+           k == GPU_WIDE_GEMM || k == GPU_WIDE_GEMM_MATRIX || k == GPU_SCALE_ADD || k == GPU_GLU;
 }
 
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many
@@ -110,7 +113,7 @@ static void leave_to_many(tern_plan *p, size_t first) {
     size_t kept = first;
     for (size_t k = first; k < p->n_dispatches; k++) {
         gpu_dispatch *d = &p->dispatches[k];
-        d->kinds &= is_gemm(d) ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
+        d->kinds &= is_shared(d) ? GPU_PROMPTS | GPU_MANY_STEPS : GPU_PROMPTS;
         if (d->kinds != 0) p->dispatches[kept++] = *d;
     }
     p->n_dispatches = kept;

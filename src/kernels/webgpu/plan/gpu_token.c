@@ -48,9 +48,29 @@ static bool is_group(const tern_plan *p, const tern_node *n, int count) {
         if (!has_codes(p, n->in[i]) || p->weights[n->in[i]]->n_parts != 1) return false;
     return true;
 }
-static bool is_add(const tern_plan *p, const tern_node *n) {
-    return n->op == TERN_OP_LINEAR_ADD && has_codes(p, n->in[1]) &&
-           p->weights[n->in[1]]->n_parts == 1;
+
+// What becomes of a product: it is added to what is there, stands alone, or is added to another
+// value, times a factor.
+typedef struct tail {
+    size_t n_nodes; // the product's, and one after it
+    bool adds;
+    tern_vid out, residual; // -1: no other value
+    float factor;
+} tail;
+
+static bool find_tail(const tern_plan *p, const tern_node *n, tail *t) {
+    const tern_node *next = n + 1;
+    bool adds = n->op == TERN_OP_LINEAR_ADD;
+    *t = (tail){1, adds, n->out[0], -1, 1};
+    if ((!adds && n->op != TERN_OP_LINEAR) || n->soft_cap != 0 || !has_codes(p, n->in[1]) ||
+        p->weights[n->in[1]]->n_parts != 1 || gpu_is_logits(p->g, n->out[0]) ||
+        tern_graph_gain_of(p->g, n) >= 0)
+        return false;
+    if (!adds && next < p->g->nodes + p->g->n_nodes && next->op == TERN_OP_SCALE_ADD &&
+        next->in[1] == n->out[0] && read_once(p->g, n->out[0]) &&
+        is_apart(p, next->in[0], next->out[0]))
+        *t = (tail){2, false, next->out[0], next->in[0], next->scale};
+    return true;
 }
 
 // How many of a batch's tokens a thread has sums for. All variants give the same bits.
@@ -67,6 +87,7 @@ typedef struct product {
     int first, count; // of its matrices
     row row;
     tern_vid quantized; // the row in the graph
+    tail tail;          // of one that stands at the end of a block
     work work;
     shape one;
     uint32_t alone; // up to this many tokens, each makes its own row
@@ -149,6 +170,9 @@ static gpu_kernel kernel_for(const product *f, gpu_kernel kernel) {
     case GPU_FEW_LINEAR3: return GPU_WIDE_FEW_LINEAR3;
     case GPU_FEW_GLU: return GPU_WIDE_FEW_GLU;
     case GPU_FEW_LINEAR_ADD: return GPU_WIDE_FEW_LINEAR_ADD;
+    case GPU_NORM_LINEAR_SCALED: return GPU_WIDE_LINEAR_SCALED;
+    case GPU_PARTS_LINEAR_SCALED: return GPU_WIDE_PARTS_SCALED;
+    case GPU_FEW_LINEAR_SCALED: return GPU_WIDE_FEW_LINEAR_SCALED;
     default: return kernel;
     }
 }
@@ -207,6 +231,17 @@ static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t
            bytes / 16 <= STAGED_MAX * s->threads;
 }
 
+// Where the product at the end of a block goes.
+static void bind_tail(const tern_plan *p, gpu_dispatch *d, const tail *t) {
+    bind_value(p, d, t->out);
+    if (t->residual < 0) {
+        set(d, "ADD", t->adds);
+        return;
+    }
+    set(d, "FACTOR", (double)t->factor);
+    bind_value(p, d, t->residual);
+}
+
 static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_kind act,
                     const tern_vid *out, int n_out) {
     for (size_t i = 0; i < N_FEW_COUNTS; i++) {
@@ -225,6 +260,7 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
         set(d, "ACT", act);
         bind_value(p, d, f->quantized);
         for (int k = 0; k < n_out; k++) bind_value(p, d, out[k]);
+        if (n_out == 0) bind_tail(p, d, &f->tail);
     }
 }
 
@@ -275,51 +311,80 @@ static size_t add_linear3(tern_plan *p, const tern_node *n) {
     return count > 0 ? 2 : 0;
 }
 
-static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gate) {
+static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gated) {
     gpu_dispatch *d = add_one(p, GPU_NORM_GLU, f);
     set(d, "ACT", act);
     bind_value(p, d, f->row.x);
-    bind_value(p, d, gate);
+    bind_value(p, d, gated);
     add_row_quantize(p, f);
-    add_few(p, GPU_FEW_GLU, f, act, &gate, 1);
+    add_few(p, GPU_FEW_GLU, f, act, &gated, 1);
 }
 
-static void add_down(tern_plan *p, const product *f) {
-    const tern_vid *out = f->linear->out;
-    gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR_ADD, f);
+static void add_few_tail(tern_plan *p, const product *f) {
+    bool scaled = f->tail.residual >= 0;
+    add_few(p, scaled ? GPU_FEW_LINEAR_SCALED : GPU_FEW_LINEAR_ADD, f, 0, NULL, 0);
+}
+
+static gpu_dispatch *add_end(tern_plan *p, const product *f) {
+    bool scaled = f->tail.residual >= 0;
+    gpu_dispatch *d = add_one(p, scaled ? GPU_NORM_LINEAR_SCALED : GPU_NORM_LINEAR_ADD, f);
     bind_value(p, d, f->row.x);
-    bind_value(p, d, out[0]);
-    add_row_quantize(p, f)->kinds = GPU_FEW_STEPS;
-    add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
+    bind_tail(p, d, &f->tail);
+    d = add_row_quantize(p, f);
+    add_few_tail(p, f);
+    return d;
 }
 
-// The gated row lies where the gate would.
+// A product by itself.
+static size_t add_product(tern_plan *p, const tern_node *n) {
+    product f = {.linear = n + 1, .count = 1, .quantized = n->out[0]};
+    if (!find_tail(p, f.linear, &f.tail) || !find_row(p, n, f.linear, &f.row) ||
+        !is_apart(p, f.row.x, f.tail.out) || !find_product(p, &f))
+        return 0;
+    add_end(p, &f);
+    return 1 + f.tail.n_nodes;
+}
+
+// The row that goes down: act(gate) * up, which lies where the gate would.
+static bool find_down(const tern_plan *p, const tern_node *glu, product *f) {
+    const tern_node *quantize = glu->op == TERN_OP_GLU ? glu + 1 : glu;
+    tern_vid gate = glu->in[0];
+    f->linear = quantize + 1;
+    f->count = 1;
+    f->quantized = quantize->out[0];
+    if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
+        f->row = (row){gate, glu->in[2], glu->act.eps};
+    else if (quantize->op != TERN_OP_QUANTIZE || quantize->in[0] != glu->out[0] ||
+             !read_once(p->g, glu->out[0]))
+        return false;
+    else
+        f->row = (row){gate, -1, 0};
+    return f->linear < p->g->nodes + p->g->n_nodes && find_tail(p, f->linear, &f->tail) &&
+           f->linear->in[0] == quantize->out[0] && read_once(p->g, quantize->out[0]) &&
+           is_apart(p, gate, f->tail.out) && find_product(p, f);
+}
+
+// If the product down has no room in a workgroup, only that of gate and up.
 static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) {
     const tern_node *linear = n + 1, *glu = n + 2;
-    size_t count = glu->op == TERN_OP_GLU ? 5 : 4;
-    const tern_node *quantize = n + count - 2, *down = n + count - 1;
-    if (n_left < count) return 0;
     product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
-    product out = {.linear = down, .count = 1, .quantized = quantize->out[0]};
-    if (!is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 || !find_row(p, n, linear, &in.row))
+    product out = {0};
+    if (n_left < 4 || !is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 ||
+        !find_row(p, n, linear, &in.row))
         return 0;
     tern_vid gate = linear->out[0], up = linear->out[1];
-    if (glu->op == TERN_OP_GLU_NORM_QUANTIZE)
-        out.row = (row){gate, glu->in[2], glu->act.eps};
-    else if (glu->op != TERN_OP_GLU || quantize->op != TERN_OP_QUANTIZE ||
-             quantize->in[0] != glu->out[0] || !read_once(p->g, glu->out[0]))
+    if ((glu->op != TERN_OP_GLU && glu->op != TERN_OP_GLU_NORM_QUANTIZE) || glu->in[0] != gate ||
+        glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) || !find_product(p, &in))
         return 0;
-    else
-        out.row = (row){gate, -1, 0};
-    if (!is_add(p, down) || down->in[0] != quantize->out[0] || glu->in[0] != gate ||
-        glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) ||
-        !read_once(p->g, quantize->out[0]) || !is_apart(p, in.row.x, gate) ||
-        !is_apart(p, gate, down->out[0]) || !find_product(p, &in) || !find_product(p, &out))
-        return 0;
-    add_glu(p, &in, glu->act.kind, gate);
-    add_down(p, &out);
-    leave_glu_quantize(p, &out, glu->act.kind, up, quantize);
-    return count;
+    if (is_apart(p, in.row.x, gate) && find_down(p, glu, &out)) {
+        add_glu(p, &in, glu->act.kind, gate);
+        add_end(p, &out)->kinds = GPU_FEW_STEPS;
+        leave_glu_quantize(p, &out, glu->act.kind, up, out.linear - 1);
+        return (size_t)(out.linear - n) + out.tail.n_nodes;
+    }
+    if (glu->op != TERN_OP_GLU || !is_apart(p, in.row.x, glu->out[0])) return 0;
+    add_glu(p, &in, glu->act.kind, glu->out[0]);
+    return 3;
 }
 
 // ---- Attention ---------------------------------------------------------------------------------
@@ -382,22 +447,25 @@ static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const 
 }
 
 // The parameters of a row that attention has left in parts; they follow the dispatch's other ones.
-static void bind_row_in_parts(const tern_plan *p, gpu_dispatch *d, const tern_node *attention,
-                              where w, tern_vid out) {
+static void bind_row_in_parts(gpu_dispatch *d, const tern_node *attention, where w) {
     set(d, "HEAD4", attention->attention.head_dim / 4);
     set(d, "PART", w.tile);
     set(d, "SEES", attention->attention.window);
     bind_parts(d, 0, w.rows_bytes);
-    bind_value(p, d, out);
-    bind_parts(d, w.rows_bytes, w.info_bytes);
 }
 
-// Output += product of such a row.
+// The product of such a row.
 static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
-    const tern_vid *out = f->linear->out;
-    bind_row_in_parts(p, add_one(p, GPU_PARTS_LINEAR_ADD, f), attention, w, out[0]);
-    bind_row_in_parts(p, add_quantize(p, GPU_PARTS_QUANTIZE, f), attention, w, f->quantized);
-    add_few(p, GPU_FEW_LINEAR_ADD, f, 0, out, 1);
+    bool scaled = f->tail.residual >= 0;
+    gpu_dispatch *d = add_one(p, scaled ? GPU_PARTS_LINEAR_SCALED : GPU_PARTS_LINEAR_ADD, f);
+    bind_row_in_parts(d, attention, w);
+    bind_tail(p, d, &f->tail);
+    bind_parts(d, w.rows_bytes, w.info_bytes);
+    d = add_quantize(p, GPU_PARTS_QUANTIZE, f);
+    bind_row_in_parts(d, attention, w);
+    bind_value(p, d, f->quantized);
+    bind_parts(d, w.rows_bytes, w.info_bytes);
+    add_few_tail(p, f);
 }
 
 // Rows of steps that are computed together, at most.
@@ -411,9 +479,9 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
     product f = {.linear = linear, .count = 1, .quantized = quantize->out[0]};
     if (attention->op != TERN_OP_ATTENTION || attention->in[0] != n->out[0] ||
         attention->in[1] != n->in[3] || attention->in[2] != n->in[4] ||
-        !read_once(p->g, n->out[0]) || !read_once(p->g, attention->out[0]) || !is_add(p, linear) ||
-        !find_row(p, quantize, linear, &f.row) || f.row.x != attention->out[0] ||
-        !find_product(p, &f))
+        !read_once(p->g, n->out[0]) || !read_once(p->g, attention->out[0]) ||
+        !find_tail(p, linear, &f.tail) || !find_row(p, quantize, linear, &f.row) ||
+        f.row.x != attention->out[0] || !find_product(p, &f))
         return TERN_OK;
     if (attention->attention.bidirectional || attention->attention.head_dim % 4 != 0 ||
         attention->attention.head_dim > 256)
@@ -438,7 +506,7 @@ static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count
     more->kinds = GPU_STEPS;
     more->tokens_min = 2;
     add_output(p, &f, attention, w);
-    *count = 4;
+    *count = 3 + f.tail.n_nodes;
     return TERN_OK;
 }
 
@@ -448,6 +516,7 @@ tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err
     *count = 0;
     if (n->op == TERN_OP_ROPE_STORE && n_left >= 4) return add_attention(p, n, count, err);
     if (n_left >= 2) *count = add_linear3(p, n);
-    if (*count == 0 && n_left >= 4) *count = add_feed_forward(p, n, n_left);
+    if (*count == 0) *count = add_feed_forward(p, n, n_left);
+    if (*count == 0 && n_left >= 2) *count = add_product(p, n);
     return TERN_OK;
 }

@@ -61,7 +61,50 @@ fn norm_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     }
 }
 
-// The product added to what is in y0.
+// At the end of a block a product is added to what is in y0, or stands alone, or is added to what is
+// in y1, times a factor.
+override ADD: bool = true;
+override FACTOR: f32 = 1.0;
+
+// Where a thread's result goes.
+struct Place { to: u32, is_mine: bool }
+fn place_in(id: vec3<u32>, lane: u32) -> Place {
+    let r = id.x * GROUP_ROWS + lane;
+    return Place(id.y * ROWS0 + r, lane < GROUP_ROWS && r < ROWS0);
+}
+
+// What the integers of its product are multiplied with, and the row's sum. The products are then
+// written out where they are added: only so are they fused with the sum, or not, as in few.wgsl.
+struct Finished { factor: f32, row_sum: i32 }
+fn finish(group: u32, lane: u32, l: Lane, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+          weight: ptr<function, array<vec4<f32>, KEPT_X>>, codes: Codes) -> Finished {
+    let scale = scale_of(0u);
+    let unit = quantize(lane, 0u, row, weight);
+    multiply(group, lane, l, codes);
+    return Finished(scale * unit, sum_of_row(lane));
+}
+
+fn finish_add(id: vec3<u32>, lane: u32, l: Lane, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+              weight: ptr<function, array<vec4<f32>, KEPT_X>>, codes: Codes) {
+    let place = place_in(id, lane);
+    var residual = 0.0;
+    if (ADD && place.is_mine) { residual = y0[place.to]; }
+    let f = finish(id.x, lane, l, row, weight, codes);
+    if (!place.is_mine) { return; }
+    if (ADD) { y0[place.to] = residual + sum_of(lane, f.row_sum) * f.factor; }
+    else { y0[place.to] = sum_of(lane, f.row_sum) * f.factor; }
+}
+
+fn finish_scaled(id: vec3<u32>, lane: u32, l: Lane, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+                 weight: ptr<function, array<vec4<f32>, KEPT_X>>, codes: Codes) {
+    let place = place_in(id, lane);
+    var residual = 0.0;
+    if (place.is_mine) { residual = y1[place.to]; }
+    let f = finish(id.x, lane, l, row, weight, codes);
+    if (!place.is_mine) { return; }
+    y0[place.to] = add_rounded(residual, sum_of(lane, f.row_sum) * f.factor * FACTOR);
+}
+
 @compute @workgroup_size(THREADS)
 fn norm_linear_add(@builtin(workgroup_id) id: vec3<u32>,
                    @builtin(local_invocation_index) lane: u32) {
@@ -74,18 +117,16 @@ fn norm_linear_add(@builtin(workgroup_id) id: vec3<u32>,
     finish_add(id, lane, l, &row, &weight, codes);
 }
 
-fn finish_add(id: vec3<u32>, lane: u32, l: Lane, row: ptr<function, array<vec4<f32>, KEPT_X>>,
-              weight: ptr<function, array<vec4<f32>, KEPT_X>>, codes: Codes) {
-    let r = id.x * GROUP_ROWS + lane;
-    let to = id.y * ROWS0 + r;
-    let is_mine = lane < GROUP_ROWS && r < ROWS0;
-    var residual = 0.0;
-    if (is_mine) { residual = y0[to]; }
-    let scale = scale_of(0u);
-    let unit = quantize(lane, 0u, row, weight);
-    multiply(id.x, lane, l, codes);
-    let row_sum = sum_of_row(lane);
-    if (is_mine) { y0[to] = residual + sum_of(lane, row_sum) * (scale * unit); }
+@compute @workgroup_size(THREADS)
+fn norm_linear_scaled(@builtin(workgroup_id) id: vec3<u32>,
+                      @builtin(local_invocation_index) lane: u32) {
+    let l = lane_of(lane);
+    var row: array<vec4<f32>, KEPT_X>;
+    var weight: array<vec4<f32>, KEPT_X>;
+    load_row(id.y * COLS4, lane, &row);
+    load_norm(lane, &weight);
+    let codes = ask(id.x, l);
+    finish_scaled(id, lane, l, &row, &weight, codes);
 }
 
 // The same for a row that attention has left in parts.
@@ -99,4 +140,16 @@ fn parts_linear_add(@builtin(workgroup_id) id: vec3<u32>,
     let codes = ask(id.x, l);
     join_parts(id.y, lane, &row);
     finish_add(id, lane, l, &row, &weight, codes);
+}
+
+@compute @workgroup_size(THREADS)
+fn parts_linear_scaled(@builtin(workgroup_id) id: vec3<u32>,
+                       @builtin(local_invocation_index) lane: u32) {
+    let l = lane_of(lane);
+    var row: array<vec4<f32>, KEPT_X>;
+    var weight: array<vec4<f32>, KEPT_X>;
+    load_norm(lane, &weight);
+    let codes = ask(id.x, l);
+    join_parts(id.y, lane, &row);
+    finish_scaled(id, lane, l, &row, &weight, codes);
 }

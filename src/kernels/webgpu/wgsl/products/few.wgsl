@@ -78,7 +78,10 @@ fn few_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index
     if (result.is_mine && r < ROWS0) { y0[result.token * ROWS0 + r] = gated(p.x, p.y); }
 }
 
-// The product added to what is in y0.
+// At the end of a block, as in token.wgsl.
+override ADD: bool = true;
+override FACTOR: f32 = 1.0;
+
 @compute @workgroup_size(THREADS)
 fn few_linear_add(@builtin(workgroup_id) id: vec3<u32>,
                   @builtin(local_invocation_index) lane: u32) {
@@ -88,7 +91,23 @@ fn few_linear_add(@builtin(workgroup_id) id: vec3<u32>,
     let to = result.token * ROWS0 + r;
     let is_mine = result.is_mine && r < ROWS0;
     var residual = 0.0;
-    if (is_mine) { residual = y0[to]; }
+    if (ADD && is_mine) { residual = y0[to]; }
     let p = products(id.x, lane, result, result.row, result.row).x;
-    if (is_mine) { y0[to] = residual + p * (scale * result.unit); }
+    if (!is_mine) { return; }
+    if (ADD) { y0[to] = residual + p * (scale * result.unit); }
+    else { y0[to] = p * (scale * result.unit); }
+}
+
+@compute @workgroup_size(THREADS)
+fn few_linear_scaled(@builtin(workgroup_id) id: vec3<u32>,
+                     @builtin(local_invocation_index) lane: u32) {
+    let scale = scale_of(0u);
+    let result = result_of(lane, GROUP_ROWS);
+    let r = id.x * GROUP_ROWS + result.row;
+    let to = result.token * ROWS0 + r;
+    let is_mine = result.is_mine && r < ROWS0;
+    var residual = 0.0;
+    if (is_mine) { residual = y1[to]; }
+    let p = products(id.x, lane, result, result.row, result.row).x;
+    if (is_mine) { y0[to] = add_rounded(residual, p * (scale * result.unit) * FACTOR); }
 }

@@ -42,6 +42,12 @@ fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 
 @compute @workgroup_size(64)
+fn scale_add(@builtin(global_invocation_id) id: vec3<u32>) {
+    let i = id.y * COLS4 + id.x;
+    if (id.x < COLS4) { y[i] = add_rounded4(a[i], b[i] * SCALE); }
+}
+
+@compute @workgroup_size(64)
 fn bias(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.y * COLS4 + id.x;
     if (id.x < COLS4) { y[i] = a[i] + weight[id.x]; }

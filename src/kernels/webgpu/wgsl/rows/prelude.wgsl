@@ -7,6 +7,13 @@ fn bytes4(a: u32) -> vec4<f32> {
     return vec4<f32>((vec4(bitcast<i32>(a)) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));
 }
 
+// The sum of two, the second rounded first: no compiler may fuse a product that passes through a
+// minimum.
+fn add_rounded(sum: f32, product: f32) -> f32 { return sum + min(product, 3.4028234e38); }
+fn add_rounded4(sum: vec4<f32>, product: vec4<f32>) -> vec4<f32> {
+    return sum + min(product, vec4(3.4028234e38));
+}
+
 // exp beyond these arguments is infinite or, on some devices, undefined.
 fn safe_exp(x: vec4<f32>) -> vec4<f32> { return exp(clamp(x, vec4(-87.0), vec4(87.0))); }
 

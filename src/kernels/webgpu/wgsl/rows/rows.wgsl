@@ -26,6 +26,19 @@ fn rms_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     for (var i = lane; i < COLS4; i += THREADS) { y[y_row + i] = x[row + i] * r * weight[i]; }
 }
 
+// The normed row, added to another: the bits of rms_norm and add.
+@group(0) @binding(2) var<storage, read_write> residual: array<vec4<f32>>;
+@compute @workgroup_size(THREADS)
+fn norm_add(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let row = group.y * COLS4;
+    var squares = 0.0;
+    for (var i = lane; i < COLS4; i += THREADS) { squares += dot(x[row + i], x[row + i]); }
+    let r = inverse_rms(workgroup_sum_max(lane, squares, 0.0).x);
+    for (var i = lane; i < COLS4; i += THREADS) {
+        y[row + i] = add_rounded4(residual[row + i], x[row + i] * r * weight[i]);
+    }
+}
+
 // Twice over the row: from sums of x and of its squares alone the deviation of rows far from zero
 // would be lost.
 @compute @workgroup_size(THREADS)

@@ -40,7 +40,3 @@ fn sum_of_numbers(codes_sum: i32, halves: u32) -> i32 {
 
 // A block's part of the sum: from its integers, and the activations' and the weights' scale.
 fn scaled(sum: i32, x_scale: f32, w_scale: f32) -> f32 { return w_scale * (f32(sum) * x_scale); }
-
-// The sum of two, the second rounded first: no compiler may fuse a product that passes through a
-// minimum.
-fn add_rounded(sum: f32, product: f32) -> f32 { return sum + min(product, 3.4028234e38); }
