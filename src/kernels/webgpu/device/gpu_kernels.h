@@ -108,7 +108,7 @@
     ROW(GPU_WIDE_FEW_GLU, "wide_few", "few_glu", "rrrw")                                           \
     ROW(GPU_WIDE_FEW_LINEAR_ADD, "wide_few", "few_linear_add", "rrrw")                             \
     ROW(GPU_WIDE_FEW_LINEAR_SCALED, "wide_few", "few_linear_scaled", "rrrww")                      \
-    ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwwwwww")                      \
+    ROW(GPU_ATTENTION_TOKEN, "attention_token", "attention_token", "rwr-www")                      \
     ROW(GPU_ATTENTION, "attention", "attention", "wwww")                                           \
     ROW(GPU_ATTENTION_PROMPT, "attention_prompt", "attention_prompt", "wrrw")                      \
     ROW(GPU_TOP_PARTS, "top", "top_parts", "ww")                                                   \

@@ -45,6 +45,26 @@ static inline void bind_value(const tern_plan *p, gpu_dispatch *d, tern_vid v) {
         bind(d, (gpu_binding){.place = GPU_POOL, .offset = s->offset, .bytes = s->bytes});
 }
 
+// Binds temporaries as one piece of the pool; at: where each begins, in numbers.
+static inline void bind_span(const tern_plan *p, gpu_dispatch *d, const tern_vid *v, int n,
+                             uint64_t *at) {
+    uint64_t first = UINT64_MAX, end = 0;
+    for (int i = 0; i < n; i++) {
+        const tern_span *s = &p->memory.spans[v[i]];
+        if (s->offset < first) first = s->offset;
+        if (s->offset + s->bytes > end) end = s->offset + s->bytes;
+    }
+    for (int i = 0; i < n; i++) at[i] = (p->memory.spans[v[i]].offset - first) / sizeof(float);
+    bind(d, (gpu_binding){.place = GPU_POOL, .offset = first, .bytes = end - first});
+}
+
+// Whether that is possible for any of them.
+static inline bool fits_span(const tern_plan *p, const tern_vid *v, int n) {
+    for (int i = 0; i < n; i++)
+        if (p->g->values[v[i]].kind != TERN_VALUE_TEMP) return false;
+    return p->memory.bytes <= p->device->binding_bytes_max;
+}
+
 static inline void bind_part(gpu_dispatch *d, const gpu_part *part) {
     bind(d, (gpu_binding){.place = GPU_WEIGHT,
                           .buffer = part->buffer,
@@ -85,6 +105,10 @@ static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
     while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
     return threads;
 }
+
+// Makes a buffer of n numbers, such as vectors side by side: kernels have few bindings.
+tern_status gpu_plan_constants(tern_plan *p, const float *x, size_t n, const char *what,
+                               gpu_binding *out, tern_error *err);
 
 // Whether products with this weight use codes and int8 activations.
 static inline bool has_codes(const tern_plan *p, tern_vid w) {

@@ -84,15 +84,9 @@ static void add_gemv(tern_plan *p, const outputs *o) {
 // Binds the results of several products as one piece of the pool, and records where each begins.
 static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *out, int count) {
     static const char *const begin[] = {"Y0", "Y1", "Y2"};
-    uint64_t first = UINT64_MAX, end = 0;
-    for (int i = 0; i < count; i++) {
-        const tern_span *s = &p->memory.spans[out[i]];
-        if (s->offset < first) first = s->offset;
-        if (s->offset + s->bytes > end) end = s->offset + s->bytes;
-    }
-    for (int i = 0; i < count; i++)
-        set(d, begin[i], (double)((p->memory.spans[out[i]].offset - first) / sizeof(float)));
-    bind(d, (gpu_binding){.place = GPU_POOL, .offset = first, .bytes = end - first});
+    uint64_t at[3];
+    bind_span(p, d, out, count, at);
+    for (int i = 0; i < count; i++) set(d, begin[i], (double)at[i]);
 }
 
 // ---- Many rows of ternary products -------------------------------------------------------------
@@ -316,13 +310,6 @@ static void add_gemm(tern_plan *p, const outputs *o) {
     }
 }
 
-// Whether the results of neighbours can be bound as one piece.
-static bool fit_one_binding(const tern_plan *p, const tern_node *n, int first, int count) {
-    for (int i = first; i < first + count; i++)
-        if (p->g->values[n->out[i]].kind != TERN_VALUE_TEMP) return false;
-    return p->memory.bytes <= p->device->binding_bytes_max;
-}
-
 // How many rows of x a workgroup of float_linear.wgsl multiplies each weight with, and how many
 // rows of weights a thread has / 4, by the number of rows of x. All give a row the same bits.
 static const struct {
@@ -508,7 +495,7 @@ static tern_status add_linear(tern_plan *p, const tern_node *n, bool accumulate,
         for (size_t part = 0; part < n_parts; part++) {
             add_gemv(p, &(outputs){n, i, count, part, accumulate, false});
             if (rows_of(p, n->in[0]) != GPU_ROWS_TOKENS) continue;
-            int each = fit_one_binding(p, n, i, count) ? count : 1;
+            int each = fits_span(p, &n->out[i], count) ? count : 1;
             for (int k = i; k < i + count; k += each)
                 add_gemm(p, &(outputs){n, k, each, part, accumulate, false});
         }

@@ -40,25 +40,15 @@ tern_status gpu_op_DEPTHWISE_CONV(tern_plan *p, const tern_node *n, tern_error *
 static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out, tern_error *err) {
     const float *a = p->weights[n->in[3]]->vector, *bias = p->weights[n->in[4]]->vector;
     size_t n_heads = (size_t)n->delta.n_v_heads;
-    uint64_t bytes = n_heads * 2 * sizeof(float);
-    if (tern_array_reserve(TERN_MEM_GRAPH, &p->constants, &p->constants_capacity, p->n_constants,
-                           1) != 0)
-        return tern_fail_memory(err, sizeof *p->constants);
-    wgpu_buffer *buffer = &p->constants[p->n_constants];
-    TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WEIGHTS, bytes,
-                            WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST, "the gates of heads",
-                            buffer, err));
-    p->n_constants++;
     float *both = tern_alloc_array(TERN_MEM_GRAPH, n_heads, 2 * sizeof *both);
-    if (!both) return tern_fail_memory(err, (size_t)bytes);
+    if (!both) return tern_fail_memory(err, n_heads * 2 * sizeof *both);
     for (size_t i = 0; i < n_heads; i++) {
         both[2 * i] = a[i];
         both[2 * i + 1] = bias[i];
     }
-    p->device->api.QueueWriteBuffer(p->device->queue, *buffer, 0, both, (size_t)bytes);
+    tern_status status = gpu_plan_constants(p, both, 2 * n_heads, "the gates of heads", out, err);
     tern_free(both);
-    *out = (gpu_binding){.place = GPU_WEIGHT, .buffer = *buffer, .bytes = bytes};
-    return TERN_OK;
+    return status;
 }
 
 // Columns of the state and rows of a tile in a workgroup's memory. Few columns make many

@@ -23,23 +23,13 @@ tern_status gpu_op_SCALE_PIECES(tern_plan *p, const tern_node *n, tern_error *er
 // A, D and dt_bias of each head, side by side: fewer bindings.
 static tern_status add_heads(tern_plan *p, const tern_node *n, gpu_binding *out, tern_error *err) {
     size_t n_heads = (size_t)n->ssm.n_heads;
-    uint64_t bytes = n_heads * 4 * sizeof(float);
-    if (tern_array_reserve(TERN_MEM_GRAPH, &p->constants, &p->constants_capacity, p->n_constants,
-                           1) != 0)
-        return tern_fail_memory(err, sizeof *p->constants);
-    wgpu_buffer *buffer = &p->constants[p->n_constants];
-    TERN_TRY(gpu_buffer_new(p->device, GPU_USE_WEIGHTS, bytes,
-                            WGPU_BUFFER_STORAGE | WGPU_BUFFER_COPY_DST, "the rates of heads",
-                            buffer, err));
-    p->n_constants++;
     float *all = tern_alloc_array(TERN_MEM_GRAPH, n_heads, 4 * sizeof *all);
-    if (!all) return tern_fail_memory(err, (size_t)bytes);
+    if (!all) return tern_fail_memory(err, n_heads * 4 * sizeof *all);
     for (size_t i = 0; i < n_heads; i++)
         for (int k = 0; k < 3; k++) all[4 * i + (size_t)k] = p->weights[n->in[2 + k]]->vector[i];
-    p->device->api.QueueWriteBuffer(p->device->queue, *buffer, 0, all, (size_t)bytes);
+    tern_status status = gpu_plan_constants(p, all, 4 * n_heads, "the rates of heads", out, err);
     tern_free(all);
-    *out = (gpu_binding){.place = GPU_WEIGHT, .buffer = *buffer, .bytes = bytes};
-    return TERN_OK;
+    return status;
 }
 
 // Columns of the state that a workgroup's memory has room for.

@@ -23,17 +23,11 @@
 //
 // The patterns are runs of neighbours in the graph, which is fused as far as any backend wants.
 // Anything else, and prompts, are left to the dispatches of ops/.
-#include "kernels/webgpu/plan/gpu_shape.h"
+#include "kernels/webgpu/plan/gpu_token.h"
 
 // ---- Recognizing -------------------------------------------------------------------------------
 
-typedef struct row {  // that is quantized
-    tern_vid x, norm; // norm -1: none
-    float eps;
-} row;
-
-// The quantized row that only `linear` reads, made by the node before it.
-static bool find_row(const tern_plan *p, const tern_node *n, const tern_node *linear, row *r) {
+bool gpu_find_row(const tern_plan *p, const tern_node *n, const tern_node *linear, row *r) {
     bool is_normed = n->op == TERN_OP_NORM_QUANTIZE;
     if (!is_normed && n->op != TERN_OP_QUANTIZE) return false;
     *r = (row){n->in[0], is_normed ? n->in[1] : -1, is_normed ? n->norm.eps : 0};
@@ -49,16 +43,7 @@ static bool is_group(const tern_plan *p, const tern_node *n, int count) {
     return true;
 }
 
-// What becomes of a product: it is added to what is there, stands alone, or is added to another
-// value, times a factor.
-typedef struct tail {
-    size_t n_nodes; // the product's, and one after it
-    bool adds;
-    tern_vid out, residual; // -1: no other value
-    float factor;
-} tail;
-
-static bool find_tail(const tern_plan *p, const tern_node *n, tail *t) {
+bool gpu_find_tail(const tern_plan *p, const tern_node *n, tail *t) {
     const tern_node *next = n + 1;
     bool adds = n->op == TERN_OP_LINEAR_ADD;
     *t = (tail){1, adds, n->out[0], -1, 1};
@@ -81,18 +66,6 @@ static const struct {
 
 // ---- Products ----------------------------------------------------------------------------------
 
-// Ternary matrices that multiply a row, and the shapes of the work.
-typedef struct product {
-    const tern_node *linear;
-    int first, count; // of its matrices
-    row row;
-    tern_vid quantized; // the row in the graph
-    tail tail;          // of one that stands at the end of a block
-    work work;
-    shape one;
-    uint32_t alone; // up to this many tokens, each makes its own row
-} product;
-
 // If weights are few, reading and unpacking them for each token costs less than a separate dispatch
 // that makes the rows first.
 static uint32_t alone_max(const tern_plan *p, uint32_t tiles, const work *w) {
@@ -105,7 +78,7 @@ static const tern_weight *first_of(const tern_plan *p, const product *f) {
     return p->weights[f->linear->in[1 + f->first]];
 }
 
-static bool find_product(const tern_plan *p, product *f) {
+bool gpu_find_product(const tern_plan *p, product *f) {
     const tern_node *linear = f->linear;
     const tern_weight *w = first_of(p, f);
     uint32_t tiles = 0;
@@ -177,7 +150,7 @@ static gpu_kernel kernel_for(const product *f, gpu_kernel kernel) {
     }
 }
 
-static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
+gpu_dispatch *gpu_add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
     gpu_dispatch *d = add(p, kernel_for(f, kernel), 0, GPU_ROWS_TOKENS);
     d->kinds = GPU_FEW_STEPS;
     d->tokens_max = f->alone;
@@ -186,7 +159,7 @@ static gpu_dispatch *add_one(tern_plan *p, gpu_kernel kernel, const product *f) 
     return d;
 }
 
-static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product *f) {
+gpu_dispatch *gpu_add_quantize(tern_plan *p, gpu_kernel kernel, const product *f) {
     gpu_dispatch *d = add(p, kernel, 1, GPU_ROWS_TOKENS);
     d->kinds = GPU_STEPS;
     d->tokens_min = f->alone + 1; // 9: many steps only
@@ -199,7 +172,7 @@ static gpu_dispatch *add_quantize(tern_plan *p, gpu_kernel kernel, const product
 }
 
 static gpu_dispatch *add_row_quantize(tern_plan *p, const product *f) {
-    gpu_dispatch *d = add_quantize(p, GPU_ROW_QUANTIZE, f);
+    gpu_dispatch *d = gpu_add_quantize(p, GPU_ROW_QUANTIZE, f);
     bind_value(p, d, f->row.x);
     bind_value(p, d, f->quantized);
     return d;
@@ -231,8 +204,7 @@ static bool has_room(const tern_plan *p, const work *w, const shape *s, uint32_t
            bytes / 16 <= STAGED_MAX * s->threads;
 }
 
-// Where the product at the end of a block goes.
-static void bind_tail(const tern_plan *p, gpu_dispatch *d, const tail *t) {
+void gpu_bind_tail(const tern_plan *p, gpu_dispatch *d, const tail *t) {
     bind_value(p, d, t->out);
     if (t->residual < 0) {
         set(d, "ADD", t->adds);
@@ -260,7 +232,7 @@ static void add_few(tern_plan *p, gpu_kernel kernel, const product *f, tern_act_
         set(d, "ACT", act);
         bind_value(p, d, f->quantized);
         for (int k = 0; k < n_out; k++) bind_value(p, d, out[k]);
-        if (n_out == 0) bind_tail(p, d, &f->tail);
+        if (n_out == 0) gpu_bind_tail(p, d, &f->tail);
     }
 }
 
@@ -274,7 +246,7 @@ static int find_products(const tern_plan *p, const product *like, product out[3]
         f->first = first;
         f->count = neighbours(p, f->linear, first);
         if (n > 0) f->work.teams = out[0].one.teams;
-        if (!find_product(p, f)) return 0;
+        if (!gpu_find_product(p, f)) return 0;
         if (f->one.threads != out[0].one.threads) return 0;
     }
     for (int i = 1; i < n; i++)
@@ -291,14 +263,14 @@ static void order_results(const product *f, tern_vid out[3]) {
 static size_t add_linear3(tern_plan *p, const tern_node *n) {
     const tern_node *linear = n + 1;
     product f[3] = {{.linear = linear, .quantized = n->out[0]}};
-    if (!is_group(p, linear, 3) || !find_row(p, n, linear, &f[0].row)) return 0;
+    if (!is_group(p, linear, 3) || !gpu_find_row(p, n, linear, &f[0].row)) return 0;
     for (int i = 0; i < 3; i++)
         if (!is_apart(p, f[0].row.x, linear->out[i])) return 0;
     const product like = f[0];
     int count = find_products(p, &like, f);
     tern_vid out[3];
     for (int k = 0; k < count; k++) {
-        gpu_dispatch *d = add_one(p, GPU_NORM_LINEAR3, &f[k]);
+        gpu_dispatch *d = gpu_add_one(p, GPU_NORM_LINEAR3, &f[k]);
         order_results(&f[k], out);
         bind_value(p, d, f[k].row.x);
         for (int i = 0; i < 3; i++) bind_value(p, d, out[i]);
@@ -312,7 +284,7 @@ static size_t add_linear3(tern_plan *p, const tern_node *n) {
 }
 
 static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gated) {
-    gpu_dispatch *d = add_one(p, GPU_NORM_GLU, f);
+    gpu_dispatch *d = gpu_add_one(p, GPU_NORM_GLU, f);
     set(d, "ACT", act);
     bind_value(p, d, f->row.x);
     bind_value(p, d, gated);
@@ -320,26 +292,26 @@ static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid 
     add_few(p, GPU_FEW_GLU, f, act, &gated, 1);
 }
 
-static void add_few_tail(tern_plan *p, const product *f) {
+void gpu_add_few_tail(tern_plan *p, const product *f) {
     bool scaled = f->tail.residual >= 0;
     add_few(p, scaled ? GPU_FEW_LINEAR_SCALED : GPU_FEW_LINEAR_ADD, f, 0, NULL, 0);
 }
 
 static gpu_dispatch *add_end(tern_plan *p, const product *f) {
     bool scaled = f->tail.residual >= 0;
-    gpu_dispatch *d = add_one(p, scaled ? GPU_NORM_LINEAR_SCALED : GPU_NORM_LINEAR_ADD, f);
+    gpu_dispatch *d = gpu_add_one(p, scaled ? GPU_NORM_LINEAR_SCALED : GPU_NORM_LINEAR_ADD, f);
     bind_value(p, d, f->row.x);
-    bind_tail(p, d, &f->tail);
+    gpu_bind_tail(p, d, &f->tail);
     d = add_row_quantize(p, f);
-    add_few_tail(p, f);
+    gpu_add_few_tail(p, f);
     return d;
 }
 
 // A product by itself.
 static size_t add_product(tern_plan *p, const tern_node *n) {
     product f = {.linear = n + 1, .count = 1, .quantized = n->out[0]};
-    if (!find_tail(p, f.linear, &f.tail) || !find_row(p, n, f.linear, &f.row) ||
-        !is_apart(p, f.row.x, f.tail.out) || !find_product(p, &f))
+    if (!gpu_find_tail(p, f.linear, &f.tail) || !gpu_find_row(p, n, f.linear, &f.row) ||
+        !is_apart(p, f.row.x, f.tail.out) || !gpu_find_product(p, &f))
         return 0;
     add_end(p, &f);
     return 1 + f.tail.n_nodes;
@@ -359,9 +331,9 @@ static bool find_down(const tern_plan *p, const tern_node *glu, product *f) {
         return false;
     else
         f->row = (row){gate, -1, 0};
-    return f->linear < p->g->nodes + p->g->n_nodes && find_tail(p, f->linear, &f->tail) &&
+    return f->linear < p->g->nodes + p->g->n_nodes && gpu_find_tail(p, f->linear, &f->tail) &&
            f->linear->in[0] == quantize->out[0] && read_once(p->g, quantize->out[0]) &&
-           is_apart(p, gate, f->tail.out) && find_product(p, f);
+           is_apart(p, gate, f->tail.out) && gpu_find_product(p, f);
 }
 
 // If the product down has no room in a workgroup, only that of gate and up.
@@ -370,11 +342,12 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
     product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
     product out = {0};
     if (n_left < 4 || !is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 ||
-        !find_row(p, n, linear, &in.row))
+        !gpu_find_row(p, n, linear, &in.row))
         return 0;
     tern_vid gate = linear->out[0], up = linear->out[1];
     if ((glu->op != TERN_OP_GLU && glu->op != TERN_OP_GLU_NORM_QUANTIZE) || glu->in[0] != gate ||
-        glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) || !find_product(p, &in))
+        glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) ||
+        !gpu_find_product(p, &in))
         return 0;
     if (is_apart(p, in.row.x, gate) && find_down(p, glu, &out)) {
         add_glu(p, &in, glu->act.kind, gate);
@@ -387,134 +360,12 @@ static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) 
     return 3;
 }
 
-// ---- Attention ---------------------------------------------------------------------------------
-
-#define ATTENTION_THREADS 512
-#define KEPT_WORDS        16 // in attention_token.wgsl
-
-// As many as workgroup memory has room for: the query, the batch's own keys and values, a tile's
-// scores and sums, and what the reduction takes.
-static uint32_t attention_threads(const tern_device *d, uint32_t half) {
-    uint32_t threads = ATTENTION_THREADS;
-    uint32_t fixed = 8 * half + GPU_FEW * 2 * half * 8 + 512;
-    uint32_t each = 4 + 8 + (d->subgroups ? 0 : 8);
-    while (threads > 0 &&
-           (threads > d->workgroup_size_max || fixed + threads * each > d->workgroup_bytes_max))
-        threads /= 2;
-    return threads;
-}
-
-// Positions of a tile: as many as a workgroup's registers can hold keys and values of.
-static uint32_t positions_of_tile(uint32_t threads, uint32_t half) {
-    uint32_t n = threads;
-    while (n > 1 &&
-           (groups(half, threads / n) > KEPT_WORDS || groups(n, threads / half) > KEPT_WORDS))
-        n /= 2;
-    return n;
-}
-
-static void bind_parts(gpu_dispatch *d, uint64_t offset, uint64_t bytes) {
-    bind(d, (gpu_binding){.place = GPU_PARTS, .offset = offset, .bytes = bytes});
-}
-
-typedef struct where {
-    tern_vid rope;
-    uint32_t threads, tile;
-    uint64_t rows_bytes, info_bytes; // of all rows' parts
-} where;
-
-static gpu_dispatch *add_attention_token(tern_plan *p, uint32_t n_tokens, const tern_node *n,
-                                         const tern_node *attention, where w) {
-    gpu_dispatch *d =
-        add(p, GPU_ATTENTION_TOKEN, (uint32_t)attention->attention.n_heads, GPU_ROWS_PARTS);
-    d->rows_each = w.tile;
-    d->window = (uint32_t)attention->attention.window;
-    d->by_token = true;
-    set(d, "THREADS", w.threads);
-    gpu_set_attention(p, d, attention);
-    set(d, "N_ROT", n->rope.angles.n_rot);
-    set(d, "HALVES", n->rope.angles.halves);
-    set(d, "PART", w.tile);
-    set(d, "PARTS_MAX", GPU_PARTS_MAX);
-    set(d, "TOKENS", n_tokens);
-    bind_place(d, GPU_ANGLES, w.rope);
-    for (int i = 0; i < 3; i++) bind_value(p, d, n->in[i]);
-    bind_place(d, GPU_STATE, n->in[3]);
-    bind_place(d, GPU_STATE, n->in[4]);
-    bind_parts(d, 0, w.rows_bytes + w.info_bytes);
-    set(d, "INFO_AT", (double)(w.rows_bytes / 8));
-    return d;
-}
-
-// The parameters of a row that attention has left in parts; they follow the dispatch's other ones.
-static void bind_row_in_parts(gpu_dispatch *d, const tern_node *attention, where w) {
-    set(d, "HEAD4", attention->attention.head_dim / 4);
-    set(d, "PART", w.tile);
-    set(d, "SEES", attention->attention.window);
-    bind_parts(d, 0, w.rows_bytes);
-}
-
-// The product of such a row.
-static void add_output(tern_plan *p, const product *f, const tern_node *attention, where w) {
-    bool scaled = f->tail.residual >= 0;
-    gpu_dispatch *d = add_one(p, scaled ? GPU_PARTS_LINEAR_SCALED : GPU_PARTS_LINEAR_ADD, f);
-    bind_row_in_parts(d, attention, w);
-    bind_tail(p, d, &f->tail);
-    bind_parts(d, w.rows_bytes, w.info_bytes);
-    d = add_quantize(p, GPU_PARTS_QUANTIZE, f);
-    bind_row_in_parts(d, attention, w);
-    bind_value(p, d, f->quantized);
-    bind_parts(d, w.rows_bytes, w.info_bytes);
-    add_few_tail(p, f);
-}
-
-// Rows of steps that are computed together, at most.
-static int32_t steps_rows(const tern_plan *p) {
-    int32_t n = p->n_batch < GPU_STEPS_ROWS ? p->n_batch : GPU_STEPS_ROWS;
-    return n < GPU_FEW ? GPU_FEW : n;
-}
-
-static tern_status add_attention(tern_plan *p, const tern_node *n, size_t *count, tern_error *err) {
-    const tern_node *attention = n + 1, *quantize = n + 2, *linear = n + 3;
-    product f = {.linear = linear, .count = 1, .quantized = quantize->out[0]};
-    if (attention->op != TERN_OP_ATTENTION || attention->in[0] != n->out[0] ||
-        attention->in[1] != n->in[3] || attention->in[2] != n->in[4] ||
-        !read_once(p->g, n->out[0]) || !read_once(p->g, attention->out[0]) ||
-        !find_tail(p, linear, &f.tail) || !find_row(p, quantize, linear, &f.row) ||
-        f.row.x != attention->out[0] || !find_product(p, &f))
-        return TERN_OK;
-    if (attention->attention.bidirectional || attention->attention.head_dim % 4 != 0 ||
-        attention->attention.head_dim > 256)
-        return TERN_OK;
-    uint32_t half = (uint32_t)attention->attention.head_dim / 2;
-    uint32_t threads = attention_threads(p->device, half);
-    if (threads < half) return TERN_OK;
-    uint32_t tile = positions_of_tile(threads, half);
-    uint64_t row_bytes = (uint64_t)f.work.n_cols * sizeof(float);
-    uint64_t n_parts = (uint64_t)steps_rows(p) * GPU_PARTS_MAX;
-    uint64_t rows_bytes = gpu_round(n_parts * row_bytes, 256);
-    uint64_t info_bytes = n_parts * (uint64_t)attention->attention.n_heads * 8;
-    if (p->parts_bytes < rows_bytes + info_bytes) p->parts_bytes = rows_bytes + info_bytes;
-    tern_vid rope;
-    TERN_TRY(rope_index(p, n, &rope, err));
-
-    where w = {rope, threads, tile, rows_bytes, info_bytes};
-    gpu_dispatch *one = add_attention_token(p, 1, n, attention, w);
-    one->kinds = GPU_FEW_STEPS;
-    one->tokens_max = 1;
-    gpu_dispatch *more = add_attention_token(p, GPU_FEW, n, attention, w);
-    more->kinds = GPU_STEPS;
-    more->tokens_min = 2;
-    add_output(p, &f, attention, w);
-    *count = 3 + f.tail.n_nodes;
-    return TERN_OK;
-}
-
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err) {
     const tern_node *n = &p->g->nodes[i];
     size_t n_left = p->g->n_nodes - i;
     *count = 0;
-    if (n->op == TERN_OP_ROPE_STORE && n_left >= 4) return add_attention(p, n, count, err);
+    TERN_TRY(gpu_token_attention(p, n, count, err));
+    if (*count > 0) return TERN_OK;
     if (n_left >= 2) *count = add_linear3(p, n);
     if (*count == 0) *count = add_feed_forward(p, n, n_left);
     if (*count == 0 && n_left >= 2) *count = add_product(p, n);

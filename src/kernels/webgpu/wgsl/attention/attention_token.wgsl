@@ -26,9 +26,27 @@ override TOKENS: u32;   // of a chunk at most; 1: and of the batch
 override INFO_AT: u32; // where in y the greatest scores and sums are
 
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> q: array<f32>;
-@group(0) @binding(3) var<storage, read_write> k: array<f32>;
-@group(0) @binding(4) var<storage, read_write> v: array<vec2<f32>>;
+// Queries, keys and values: for each where its rows begin, how long they are, and how many numbers
+// lie from head to head.
+@group(0) @binding(2) var<storage, read_write> qkv: array<f32>;
+override Q_AT: u32;
+override K_AT: u32;
+override V_AT: u32;
+override Q_ROW: u32;
+override K_ROW: u32;
+override V_ROW: u32;
+override Q_HEAD: u32;
+override K_HEAD: u32;
+override V_HEAD: u32;
+// Norms of heads, of queries and of keys, with the bits of norm_pair.wgsl: 1: before they are
+// rotated, 2: after that. Then biases, of all heads of queries, of keys, of values.
+@group(0) @binding(3) var<storage, read> vectors: array<f32>;
+override NORMS: u32 = 0u;
+override EPS: f32 = 0.0;
+override BIASES: bool = false;
+override Q_BIAS: u32 = u32(NORMS > 0u) * 2u * HEAD_DIM;
+override K_BIAS: u32 = Q_BIAS + N_HEADS * HEAD_DIM;
+override V_BIAS: u32 = K_BIAS + N_KV_HEADS * HEAD_DIM;
 @group(0) @binding(5) var<storage, read_write> keys: array<u32>;
 @group(0) @binding(6) var<storage, read_write> values: array<u32>;
 @group(0) @binding(7) var<storage, read_write> y: array<vec2<f32>>; // [part][head][pair]; INFO_AT
@@ -51,14 +69,30 @@ var<workgroup> scores: array<f32, THREADS>; // [slice][position]; then the weigh
 var<workgroup> accs: array<vec2<f32>, THREADS>;
 var<workgroup> sums: array<f32, VALUE_SLICES>; // of a slice's weights
 
-fn element(of_key: bool, i: u32) -> f32 {
-    if (of_key) { return k[i]; }
-    return q[i];
+// What a number of a head is read from: the row, the head, and what its norm divides by.
+struct Head { row: u32, of_key: bool, head: u32, inverse: f32 }
+
+fn raw(h: Head, d: u32) -> f32 {
+    if (h.of_key) {
+        var x = qkv[K_AT + h.row * K_ROW + h.head * K_HEAD + d];
+        if (BIASES) { x += vectors[K_BIAS + h.head * HEAD_DIM + d]; }
+        return x;
+    }
+    var x = qkv[Q_AT + h.row * Q_ROW + h.head * Q_HEAD + d];
+    if (BIASES) { x += vectors[Q_BIAS + h.head * HEAD_DIM + d]; }
+    return x;
 }
 
-// Element d of the head whose row begins at `first`; pairs are (i, i + N_ROT / 2) or (2i, 2i + 1).
-fn rotated(row: u32, of_key: bool, first: u32, d: u32) -> f32 {
-    let here = element(of_key, first + d);
+fn norm_weight(h: Head, d: u32) -> f32 { return vectors[u32(h.of_key) * HEAD_DIM + d]; }
+
+fn element(h: Head, d: u32) -> f32 {
+    if (NORMS == 1u) { return raw(h, d) * h.inverse * norm_weight(h, d); }
+    return raw(h, d);
+}
+
+// Element d; pairs are (i, i + N_ROT / 2) or (2i, 2i + 1).
+fn rotated(h: Head, d: u32) -> f32 {
+    let here = element(h, d);
     if (d >= N_ROT) { return here; }
     let rot = N_ROT / 2u;
     var other = d + 1u - 2u * (d % 2u);
@@ -70,15 +104,37 @@ fn rotated(row: u32, of_key: bool, first: u32, d: u32) -> f32 {
         pair = d - back;
         other = d + rot - 2u * back;
     }
-    let a = angles[(run.rows_before + row) * rot + pair];
-    var turned = element(of_key, first + other) * a.y;
+    let a = angles[(run.rows_before + h.row) * rot + pair];
+    var turned = element(h, other) * a.y;
     if (!is_second) { turned = -turned; }
     return here * a.x + turned;
 }
 
-fn rotated2(row: u32, of_key: bool, first: u32, pair: u32) -> vec2<f32> {
-    return vec2(rotated(row, of_key, first, 2u * pair),
-                rotated(row, of_key, first, 2u * pair + 1u));
+fn finished(h: Head, d: u32) -> f32 {
+    if (NORMS == 2u) { return rotated(h, d) * h.inverse * norm_weight(h, d); }
+    return rotated(h, d);
+}
+fn finished2(h: Head, pair: u32) -> vec2<f32> {
+    return vec2(finished(h, 2u * pair), finished(h, 2u * pair + 1u));
+}
+
+// The factors of the norms: the query's, then those of the chunk's keys up to the row.
+var<workgroup> inverse: array<f32, TOKENS + 1u>;
+fn find_norms(lane: u32, row: u32, token: u32, head: u32) {
+    for (var i = 0u; i <= token + 1u; i++) {
+        var h = Head(row, false, head, 1.0);
+        if (i > 0u) { h = Head(row - token + i - 1u, true, head / (N_HEADS / N_KV_HEADS), 1.0); }
+        var x = vec4(0.0);
+        if (lane < HEAD_DIM / 4u) {
+            for (var k = 0u; k < 4u; k++) {
+                if (NORMS == 2u) { x[k] = rotated(h, 4u * lane + k); }
+                else { x[k] = raw(h, 4u * lane + k); }
+            }
+        }
+        let all = workgroup_sum_max(lane, dot(x, x), 0.0).x;
+        if (lane == 0u) { inverse[i] = 1.0 / sqrt(all / f32(HEAD_DIM) + EPS); }
+        workgroupBarrier();
+    }
 }
 
 // The words of the pair at `i` of own, which still holds floats: in Q8_0 16 pairs share a scale.
@@ -94,21 +150,29 @@ fn quantized(i: u32) -> vec2<u32> {
 
 // The pair at `i` of own, as floats; the chunk begins at row0.
 fn own_pair(row0: u32, kv_head: u32, i: u32) -> vec2<f32> {
-    let row = row0 + i / (2u * HALF);
-    let at = row * N_KV_HEADS + kv_head;
+    let token = i / (2u * HALF);
     let pair = i % HALF;
-    if (i / HALF % 2u == 1u) { return v[at * HALF + pair]; }
-    return rotated2(row, true, at * HEAD_DIM, pair);
+    if (i / HALF % 2u == 1u) {
+        let at = V_AT + (row0 + token) * V_ROW + kv_head * V_HEAD + 2u * pair;
+        var x = vec2(qkv[at], qkv[at + 1u]);
+        if (BIASES) {
+            let b = V_BIAS + kv_head * HEAD_DIM + 2u * pair;
+            x += vec2(vectors[b], vectors[b + 1u]);
+        }
+        return x;
+    }
+    return finished2(Head(row0 + token, true, kv_head, inverse[token + 1u]), pair);
 }
 
 // Fills the query and, up to the row, the chunk's own words; visible after the next barrier.
 fn rotate(lane: u32, row: u32, token: u32, head: u32) {
     let kv_head = head / (N_HEADS / N_KV_HEADS);
     let n_own = (token + 1u) * 2u * HALF;
+    if (NORMS > 0u) { find_norms(lane, row, token, head); }
     for (var first = 0u; first < HALF + n_own; first += THREADS) {
         let i = first + lane;
         if (i < HALF) {
-            query[i] = rotated2(row, false, (row * N_HEADS + head) * HEAD_DIM, i) * SCALE;
+            query[i] = finished2(Head(row, false, head, inverse[0]), i) * SCALE;
         }
         let at = i - HALF; // wraps around in front
         let is_own = at < n_own;
