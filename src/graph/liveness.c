@@ -46,6 +46,7 @@ static bool multiplies(tern_op op) {
 static bool may_be_one(tern_op a, tern_op b) {
     switch (a) {
     case TERN_OP_RMS_NORM: return b == TERN_OP_RMS_NORM;
+    case TERN_OP_NORM_ADD: return quantizes(b);
     case TERN_OP_GLU: return b == TERN_OP_QUANTIZE;
     default: break;
     }

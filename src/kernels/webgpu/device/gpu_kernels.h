@@ -91,12 +91,14 @@
     ROW(GPU_PARTS_LINEAR_ADD, "ternary_token", "parts_linear_add", "rrww--w")                      \
     ROW(GPU_NORM_LINEAR_SCALED, "ternary_token", "norm_linear_scaled", "rrwww")                    \
     ROW(GPU_PARTS_LINEAR_SCALED, "ternary_token", "parts_linear_scaled", "rrwww-w")                \
+    ROW(GPU_ADD_NORM_GLU, "ternary_token", "add_norm_glu", "rrwwww")                               \
     ROW(GPU_WIDE_LINEAR3, "wide_token", "norm_linear3", "rrwwww")                                  \
     ROW(GPU_WIDE_GLU, "wide_token", "norm_glu", "rrww")                                            \
     ROW(GPU_WIDE_LINEAR_ADD, "wide_token", "norm_linear_add", "rrww")                              \
     ROW(GPU_WIDE_PARTS_ADD, "wide_token", "parts_linear_add", "rrww--w")                           \
     ROW(GPU_WIDE_LINEAR_SCALED, "wide_token", "norm_linear_scaled", "rrwww")                       \
     ROW(GPU_WIDE_PARTS_SCALED, "wide_token", "parts_linear_scaled", "rrwww-w")                     \
+    ROW(GPU_WIDE_ADD_GLU, "wide_token", "add_norm_glu", "rrwwww")                                  \
     ROW(GPU_ROW_QUANTIZE, "quantize_few", "row_quantize", "-rwww")                                 \
     ROW(GPU_PARTS_QUANTIZE, "quantize_few", "parts_quantize", "-rwww-w")                           \
     ROW(GPU_GLU_QUANTIZE, "quantize_few", "glu_quantize", "wrwww")                                 \

@@ -152,15 +152,14 @@ tern_status gpu_op_SEGMENTS(tern_plan *p, const tern_node *n, tern_error *err) {
     return TERN_OK;
 }
 
-// Whether the norms of heads that node i and the next one compute, of queries and of keys, can be
-// one dispatch: a token waits once.
+// Whether the norms that node i and the next one compute, of queries and of keys, can be one
+// dispatch: a token waits once.
 static bool is_pair(const tern_plan *p, ptrdiff_t i) {
     if (i < 0 || i + 1 >= (ptrdiff_t)p->g->n_nodes) return false;
     const tern_node *n = &p->g->nodes[i], *next = n + 1;
     return n->op == TERN_OP_RMS_NORM && next->op == TERN_OP_RMS_NORM &&
-           n->norm.eps == next->norm.eps && n_groups(p, n) > 1 && n_groups(p, next) > 1 &&
-           cols(p, n->in[1]) == cols(p, next->in[1]) && next->in[0] != n->out[0] &&
-           rows_of(p, n->out[0]) == GPU_ROWS_TOKENS &&
+           n->norm.eps == next->norm.eps && cols(p, n->in[1]) == cols(p, next->in[1]) &&
+           next->in[0] != n->out[0] && rows_of(p, n->out[0]) == GPU_ROWS_TOKENS &&
            rows_of(p, next->out[0]) == GPU_ROWS_TOKENS && is_apart(p, n->in[0], next->out[0]) &&
            !is_pair(p, i - 1);
 }

@@ -24,6 +24,9 @@
 // The patterns are runs of neighbours in the graph, which is fused as far as any backend wants.
 // Anything else, and prompts, are left to the dispatches of ops/.
 #include "kernels/webgpu/plan/gpu_token.h"
+#include <string.h>
+#include "base/alloc.h"
+#include "kernels/webgpu/ops/gpu_op.h"
 
 // ---- Recognizing -------------------------------------------------------------------------------
 
@@ -123,21 +126,13 @@ static void set_tiles(const tern_plan *p, gpu_dispatch *d, const product *f, con
     bind_part(d, &span);
 }
 
-// The parameters of ternary_row.wgsl; binds the norm. The binding must exist: without a norm it is
-// a weight that is not read.
-static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
-    set(d, "COLS4", (double)(f->work.n_cols / 4));
-    set(d, "NORM", f->row.norm >= 0);
-    set(d, "EPS", (double)f->row.eps);
-    bind_part(d, &p->weights[f->row.norm >= 0 ? f->row.norm : f->linear->in[1]]->parts[0]);
-}
-
 // The same kernel for wide codes.
 static gpu_kernel kernel_for(const product *f, gpu_kernel kernel) {
     if (!gpu_is_wide(f->work.codes)) return kernel;
     switch (kernel) {
     case GPU_NORM_LINEAR3: return GPU_WIDE_LINEAR3;
     case GPU_NORM_GLU: return GPU_WIDE_GLU;
+    case GPU_ADD_NORM_GLU: return GPU_WIDE_ADD_GLU;
     case GPU_NORM_LINEAR_ADD: return GPU_WIDE_LINEAR_ADD;
     case GPU_PARTS_LINEAR_ADD: return GPU_WIDE_PARTS_ADD;
     case GPU_FEW_LINEAR3: return GPU_WIDE_FEW_LINEAR3;
@@ -148,6 +143,21 @@ static gpu_kernel kernel_for(const product *f, gpu_kernel kernel) {
     case GPU_FEW_LINEAR_SCALED: return GPU_WIDE_FEW_LINEAR_SCALED;
     default: return kernel;
     }
+}
+
+// The parameters of ternary_row.wgsl; binds the norm. The binding must exist: without a norm it is
+// a weight that is not read.
+static void set_row(const tern_plan *p, gpu_dispatch *d, const product *f) {
+    set(d, "COLS4", (double)(f->work.n_cols / 4));
+    set(d, "NORM", f->row.norm >= 0);
+    set(d, "EPS", (double)f->row.eps);
+    if (d->what.kernel == kernel_for(f, GPU_ADD_NORM_GLU)) {
+        set(d, "ADDS", 1);
+        set(d, "ADD_EPS", (double)f->added->norm.eps);
+        bind(d, f->norms);
+        return;
+    }
+    bind_part(d, &p->weights[f->row.norm >= 0 ? f->row.norm : f->linear->in[1]]->parts[0]);
 }
 
 gpu_dispatch *gpu_add_one(tern_plan *p, gpu_kernel kernel, const product *f) {
@@ -284,10 +294,13 @@ static size_t add_linear3(tern_plan *p, const tern_node *n) {
 }
 
 static void add_glu(tern_plan *p, const product *f, tern_act_kind act, tern_vid gated) {
-    gpu_dispatch *d = gpu_add_one(p, GPU_NORM_GLU, f);
+    const tern_node *added = f->added;
+    gpu_dispatch *d = gpu_add_one(p, added ? GPU_ADD_NORM_GLU : GPU_NORM_GLU, f);
     set(d, "ACT", act);
-    bind_value(p, d, f->row.x);
+    bind_value(p, d, added ? added->in[0] : f->row.x);
     bind_value(p, d, gated);
+    if (added) bind_value(p, d, added->out[0]);
+    if (added) bind_value(p, d, added->in[1]);
     add_row_quantize(p, f);
     add_few(p, GPU_FEW_GLU, f, act, &gated, 1);
 }
@@ -336,28 +349,59 @@ static bool find_down(const tern_plan *p, const tern_node *glu, product *f) {
            is_apart(p, gate, f->tail.out) && gpu_find_product(p, f);
 }
 
-// If the product down has no room in a workgroup, only that of gate and up.
-static size_t add_feed_forward(tern_plan *p, const tern_node *n, size_t n_left) {
-    const tern_node *linear = n + 1, *glu = n + 2;
-    product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = n->out[0]};
+// A norm_add before: for more than one token it stays a dispatch of its own, with the same bits.
+static tern_status find_added(tern_plan *p, const tern_node *n, tern_vid gated, product *f,
+                              tern_error *err) {
+    const tern_weight *weights[] = {p->weights[n->in[2]], NULL};
+    size_t n_cols = (size_t)cols(p, n->out[0]), n_vectors = f->row.norm >= 0 ? 2 : 1;
+    if (f->work.n_cols / 4 > f->one.threads || !is_apart(p, n->in[0], gated) ||
+        !is_apart(p, n->in[1], gated) || p->g->values[n->in[1]].kind != TERN_VALUE_TEMP)
+        return TERN_OK;
+    if (n_vectors > 1) weights[1] = p->weights[f->row.norm];
+    float *both = tern_alloc_array(TERN_MEM_GRAPH, n_vectors * n_cols, sizeof *both);
+    if (!both) return tern_fail_memory(err, n_vectors * n_cols * sizeof *both);
+    for (size_t i = 0; i < n_vectors; i++)
+        memcpy(both + i * n_cols, weights[i]->vector, n_cols * sizeof *both);
+    tern_status status =
+        gpu_plan_constants(p, both, n_vectors * n_cols, "two norms", &f->norms, err);
+    tern_free(both);
+    if (status != TERN_OK) return status;
+    f->added = n;
+    f->alone = 1;
+    TERN_TRY(gpu_op_NORM_ADD(p, n, err));
+    p->n_dispatches--; // the node adds that of prompts
+    p->dispatches[p->n_dispatches - 1].tokens_min = 2;
+    return TERN_OK;
+}
+
+// If the product down has no room in a workgroup, only that of gate and up. added: whether node n
+// is a norm_add.
+static tern_status add_feed_forward(tern_plan *p, const tern_node *n, bool added, size_t *count,
+                                    tern_error *err) {
+    const tern_node *first = n + added, *linear = first + 1, *glu = first + 2;
+    product in = {.linear = linear, .count = 2, .work.pairs = true, .quantized = first->out[0]};
     product out = {0};
-    if (n_left < 4 || !is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 ||
-        !gpu_find_row(p, n, linear, &in.row))
-        return 0;
+    if (p->g->nodes + p->g->n_nodes - first < 4 || (added && first->in[0] != n->out[0]) ||
+        !is_group(p, linear, 2) || neighbours(p, linear, 0) < 2 ||
+        !gpu_find_row(p, first, linear, &in.row))
+        return TERN_OK;
     tern_vid gate = linear->out[0], up = linear->out[1];
     if ((glu->op != TERN_OP_GLU && glu->op != TERN_OP_GLU_NORM_QUANTIZE) || glu->in[0] != gate ||
         glu->in[1] != up || !read_once(p->g, gate) || !read_once(p->g, up) ||
         !gpu_find_product(p, &in))
-        return 0;
-    if (is_apart(p, in.row.x, gate) && find_down(p, glu, &out)) {
-        add_glu(p, &in, glu->act.kind, gate);
-        add_end(p, &out)->kinds = GPU_FEW_STEPS;
-        leave_glu_quantize(p, &out, glu->act.kind, up, out.linear - 1);
-        return (size_t)(out.linear - n) + out.tail.n_nodes;
-    }
-    if (glu->op != TERN_OP_GLU || !is_apart(p, in.row.x, glu->out[0])) return 0;
-    add_glu(p, &in, glu->act.kind, glu->out[0]);
-    return 3;
+        return TERN_OK;
+    bool whole = is_apart(p, in.row.x, gate) && find_down(p, glu, &out);
+    tern_vid gated = whole ? gate : glu->out[0];
+    if (!whole && (glu->op != TERN_OP_GLU || !is_apart(p, in.row.x, gated))) return TERN_OK;
+    if (added) TERN_TRY(find_added(p, n, gated, &in, err));
+    if (added && !in.added) return TERN_OK;
+    add_glu(p, &in, glu->act.kind, gated);
+    *count = added + 3u;
+    if (!whole) return TERN_OK;
+    add_end(p, &out)->kinds = GPU_FEW_STEPS;
+    leave_glu_quantize(p, &out, glu->act.kind, up, out.linear - 1);
+    *count = (size_t)(out.linear - n) + out.tail.n_nodes;
+    return TERN_OK;
 }
 
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err) {
@@ -367,7 +411,7 @@ tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err
     TERN_TRY(gpu_token_attention(p, n, count, err));
     if (*count > 0) return TERN_OK;
     if (n_left >= 2) *count = add_linear3(p, n);
-    if (*count == 0) *count = add_feed_forward(p, n, n_left);
+    if (*count == 0) TERN_TRY(add_feed_forward(p, n, n->op == TERN_OP_NORM_ADD, count, err));
     if (*count == 0 && n_left >= 2) *count = add_product(p, n);
     return TERN_OK;
 }

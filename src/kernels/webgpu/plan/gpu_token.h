@@ -29,7 +29,11 @@ typedef struct product {
     int first, count; // of its matrices
     row row;
     tern_vid quantized; // the row in the graph
-    tail tail;          // of one that stands at the end of a block
+    // The norm_add that makes the row, if the dispatch of one token does it, and its weight with
+    // that of the row's norm after it; NULL: none.
+    const tern_node *added;
+    gpu_binding norms;
+    tail tail; // of one that stands at the end of a block
     work work;
     shape one;
     uint32_t alone; // up to this many tokens, each makes its own row

@@ -48,8 +48,26 @@ fn norm_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_inde
     load_row(id.y * COLS4, lane, &row);
     load_norm(lane, &weight);
     let codes = ask(id.x, l);
+    finish_glu(id, lane, l, &row, &weight, codes);
+}
+
+// The same for a row that is normed and added first; the first workgroup keeps the sum.
+@compute @workgroup_size(THREADS)
+fn add_norm_glu(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let l = lane_of(lane);
+    var row: array<vec4<f32>, KEPT_X>;
+    var weight: array<vec4<f32>, KEPT_X>;
+    load_row(id.y * COLS4, lane, &row);
+    load_norm(lane, &weight);
+    let codes = ask(id.x, l);
+    add_normed(id.y * COLS4, lane, id.x == 0u, &row);
+    finish_glu(id, lane, l, &row, &weight, codes);
+}
+
+fn finish_glu(id: vec3<u32>, lane: u32, l: Lane, row: ptr<function, array<vec4<f32>, KEPT_X>>,
+              weight: ptr<function, array<vec4<f32>, KEPT_X>>, codes: Codes) {
     let scales = vec2(scale_of(0u), scale_of(TILE1));
-    let unit = quantize(lane, 0u, &row, &weight);
+    let unit = quantize(lane, 0u, row, weight);
     multiply(id.x, lane, l, codes);
     let row_sum = sum_of_row(lane);
     let half = GROUP_ROWS / 2u; // rows of each

@@ -105,11 +105,29 @@ fn load_row(first: u32, lane: u32, row: ptr<function, array<vec4<f32>, KEPT_X>>)
     }
 }
 
+// The row was a block's output: normed, it is added to the residual, and the sum is the row that
+// is normed again. All have the bits of norm_add (rows.wgsl), since a thread has one vec4 at most.
+// The norm's weight follows this one's in `norm`.
+override ADDS: bool = false;
+override ADD_EPS: f32 = 0.0;
+@group(0) @binding(5) var<storage, read_write> sum_row: array<vec4<f32>>;
+@group(0) @binding(6) var<storage, read_write> residual: array<vec4<f32>>;
+fn add_normed(first: u32, lane: u32, is_writer: bool,
+              row: ptr<function, array<vec4<f32>, KEPT_X>>) {
+    let v = (*row)[0];
+    let r = 1.0 / sqrt(workgroup_sum_max(lane, dot(v, v), 0.0).x / f32(4u * COLS4) + ADD_EPS);
+    if (lane < COLS4) {
+        (*row)[0] = add_rounded4(residual[first + lane], v * r * norm[lane]);
+        if (is_writer) { sum_row[first + lane] = (*row)[0]; }
+    }
+    workgroupBarrier();
+}
+
 fn load_norm(lane: u32, weight: ptr<function, array<vec4<f32>, KEPT_X>>) {
     for (var k = 0u; k < PER_THREAD; k++) {
         let i = lane + k * THREADS;
         (*weight)[k] = vec4(1.0);
-        if (NORM && i < COLS4) { (*weight)[k] = norm[i]; }
+        if (NORM && i < COLS4) { (*weight)[k] = norm[u32(ADDS) * COLS4 + i]; }
     }
 }
 
