@@ -354,7 +354,8 @@ static tern_status find_added(tern_plan *p, const tern_node *n, tern_vid gated, 
                               tern_error *err) {
     const tern_weight *weights[] = {p->weights[n->in[2]], NULL};
     size_t n_cols = (size_t)cols(p, n->out[0]), n_vectors = f->row.norm >= 0 ? 2 : 1;
-    if (f->work.n_cols / 4 > f->one.threads || !is_apart(p, n->in[0], gated) ||
+    uint32_t fours = (uint32_t)n_cols / 4, threads = threads_for(p, fours);
+    if (fours > f->one.threads || fours > threads || !is_apart(p, n->in[0], gated) ||
         !is_apart(p, n->in[1], gated) || p->g->values[n->in[1]].kind != TERN_VALUE_TEMP)
         return TERN_OK;
     if (n_vectors > 1) weights[1] = p->weights[f->row.norm];
