@@ -13,7 +13,7 @@ static struct {
     wgpu_future (*request)(wgpu_instance, const wgpu_adapter_options *, wgpu_adapter_callback);
     uint32_t (*info)(wgpu_adapter, wgpu_adapter_info *);
     wgpu_module (*module)(wgpu_device, const wgpu_module_desc *);
-    wgpu_pipeline (*pipeline)(wgpu_device, const wgpu_pipeline_desc *);
+    wgpu_future (*pipeline)(wgpu_device, const wgpu_pipeline_desc *, wgpu_pipeline_callback);
     wgpu_module nothing;
 } null_device;
 
@@ -35,7 +35,7 @@ static uint32_t call_it_a_gpu(wgpu_adapter a, wgpu_adapter_info *info) {
 
 // A kernel without instructions in the place of each: the null device's limits are the least, and
 // plans are made for a large GPU (call_it_large).
-static wgpu_pipeline pipeline_of_nothing(wgpu_device device, const wgpu_pipeline_desc *wanted) {
+static wgpu_pipeline_desc desc_of_nothing(wgpu_device device, const wgpu_pipeline_desc *wanted) {
     static const char text[] = "@compute @workgroup_size(1) fn nothing() {}";
     wgpu_pipeline_desc desc = *wanted;
     if (!null_device.nothing) {
@@ -45,7 +45,12 @@ static wgpu_pipeline pipeline_of_nothing(wgpu_device device, const wgpu_pipeline
     desc.compute.module = null_device.nothing;
     desc.compute.entry = (wgpu_text){"nothing", 7};
     desc.compute.n_constants = 0;
-    return null_device.pipeline(device, &desc);
+    return desc;
+}
+static wgpu_future pipeline_of_nothing(wgpu_device device, const wgpu_pipeline_desc *wanted,
+                                       wgpu_pipeline_callback callback) {
+    wgpu_pipeline_desc desc = desc_of_nothing(device, wanted);
+    return null_device.pipeline(device, &desc, callback);
 }
 
 static void *symbol_of_null(void *library, const char *name) {
@@ -54,7 +59,7 @@ static void *symbol_of_null(void *library, const char *name) {
         void (*function)(void);
     } own[] = {{"wgpuInstanceRequestAdapter", (void (*)(void))request_null},
                {"wgpuAdapterGetInfo", (void (*)(void))call_it_a_gpu},
-               {"wgpuDeviceCreateComputePipeline", (void (*)(void))pipeline_of_nothing}};
+               {"wgpuDeviceCreateComputePipelineAsync", (void (*)(void))pipeline_of_nothing}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) return *(void **)(uintptr_t)&own[i].function;
     return dlsym(library, name);
@@ -72,7 +77,8 @@ static tern_status null_device_desc(tern_webgpu_desc *desc, tern_error *err) {
     *(void **)&null_device.request = dlsym(null_device.library, "wgpuInstanceRequestAdapter");
     *(void **)&null_device.info = dlsym(null_device.library, "wgpuAdapterGetInfo");
     *(void **)&null_device.module = dlsym(null_device.library, "wgpuDeviceCreateShaderModule");
-    *(void **)&null_device.pipeline = dlsym(null_device.library, "wgpuDeviceCreateComputePipeline");
+    *(void **)&null_device.pipeline =
+        dlsym(null_device.library, "wgpuDeviceCreateComputePipelineAsync");
     desc->symbol = symbol_of_null;
     desc->symbol_user = null_device.library;
     return TERN_OK;
