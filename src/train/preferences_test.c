@@ -65,8 +65,6 @@ static void check_line(const char *line) {
                   i, p.slopes[i], want[5 + i]);
 }
 
-// Seen to fail: a smoothing that weighs both sides alike; odds of the sums instead of the means; a
-// drift that may be negative.
 TEST(preference_losses_are_those_of_numpy) {
     size_t n;
     int n_lines = 0;
@@ -213,8 +211,6 @@ static void check_learnt(const seen *s, tern_train_loss loss, const char *what) 
               s->first_margin, s->margin, s->accuracy);
 }
 
-// Seen to fail: weights of the other sign; scored prompts; the losses of a run's first answer for
-// all; a reference of zeros.
 TEST(preferences_are_learnt_by_adapters) {
     static const tern_train_loss all[] = {TERN_LOSS_DPO, TERN_LOSS_ORPO, TERN_LOSS_KTO};
     static const char *const names[] = {"dpo", "orpo", "kto"};
@@ -245,7 +241,7 @@ TEST(preferences_are_learnt_by_whole_models) {
               "loss %g to %g, margin %g, accuracy %g", s.first_loss, s.loss, s.margin, s.accuracy);
 }
 
-// The GPU's steps, up to rounding. Seen to fail: the weights of the first piece's rows in all.
+// The GPU's steps, up to rounding.
 TEST(webgpu_learns_preferences_as_the_cpu_does) {
     double last[2];
     for (int i = 0; i < 2; i++) {
@@ -268,7 +264,6 @@ TEST(webgpu_learns_preferences_as_the_cpu_does) {
     CHECK_MSG(fabs(last[0] - last[1]) < 1e-4, "%.9g and %.9g", last[0], last[1]);
 }
 
-// Seen to fail: a reference that is computed with the weights of the checkpoint.
 TEST(preferences_resume_to_the_same_bits) {
     paths p, cut;
     seen s;
