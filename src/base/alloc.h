@@ -33,7 +33,7 @@ void *tern_alloc(tern_mem_tag tag, size_t bytes);
 // The same without zeroing, for large blocks that are written before they are read. Zeroing takes a
 // third of a millisecond per cache page, and a long prompt takes hundreds of pages at once.
 void *tern_alloc_open(tern_mem_tag tag, size_t bytes);
-// What a block of so many bytes occupies once it is written: large ones whole pages.
+// What a block of this many bytes occupies once it is written: large ones whole pages.
 size_t tern_alloc_resident(size_t bytes);
 // n * size with overflow check: NULL on overflow.
 void *tern_alloc_array(tern_mem_tag tag, size_t n, size_t size);

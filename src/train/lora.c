@@ -76,9 +76,9 @@ static tern_status read_targets(const tern_arch *arch, const char *list, unsigne
         unsigned bits = find_target(arch, at, n);
         if (!bits)
             return tern_fail(err, TERN_ERR_ARGUMENT,
-                             "train: lora_targets '%.*s' is no matrix of a %s: expected some of "
+                             "train: lora_targets: a %s has no matrix '%.*s': expected some of "
                              "q,k,v,o,gate,up,down, modules such as q_proj, or all-linear",
-                             (int)n, at, arch->name);
+                             arch->name, (int)n, at);
         *out |= bits;
         at += n + (at[n] == ',');
     }

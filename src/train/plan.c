@@ -13,7 +13,7 @@
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// Of all programs, for runs of so many tokens of so long sequences.
+// What all programs take, for runs of n_rows tokens in sequences of n_span.
 static tern_status plan_programs(const tern_trainer *t, int32_t n_rows, int32_t n_span,
                                  uint64_t *bytes, uint64_t *logits, tern_error *err) {
     const tern_train_program *programs[] = {&t->train, &t->update, &t->score};
@@ -130,7 +130,7 @@ tern_status tern_plan_check(tern_trainer *t, tern_error *err) {
     advise(t, advice, sizeof advice);
     return tern_fail(err, TERN_ERR_MEMORY,
                      "train: the run needs %.1f GB of memory and %.1f GB are free (weights %.1f, "
-                     "gradients %.1f, optimizer %.1f, activations %.1f, of which logits %.1f): %s",
+                     "gradients %.1f, optimizer %.1f, activations %.1f with logits %.1f): %s",
                      (double)added * 1e-9, (double)m->host_available * 1e-9,
                      (double)m->weights * 1e-9, (double)m->gradients * 1e-9,
                      (double)m->optimizer * 1e-9, (double)m->activations * 1e-9,
@@ -253,8 +253,8 @@ static tern_status fill_run(tern_trainer *t, tern_error *err) {
     return TERN_OK;
 }
 
-// Of a run of micro_tokens: the line through a run of few tokens, whose weights are read all the
-// same, and one of as many as there is time for.
+// The seconds of a run of micro_tokens: the line through a run of few tokens, whose weights are
+// read all the same, and one of as many as there is time for.
 static tern_status measure_run(tern_trainer *t, int32_t *n_measured, double *out, tern_error *err) {
     int32_t all = t->desc.micro_tokens, few = all < 32 ? all : 32, many = few;
     double short_run, long_run;

@@ -70,7 +70,7 @@ size_t tern_process_memory_now(void) {
     return bytes ? bytes : tern_process_memory_max();
 }
 
-// Linux alone says it; "max", or a number near 2^63, is no limit.
+// Linux alone says it. A limit of "max", or near 2^63, changes nothing.
 uint64_t tern_memory_available(void) {
     static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
                                          "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
