@@ -26,7 +26,8 @@ WEB_FLAGS_simd-check    = $(WEB_FLAGS_simd) $(WEB_MORE_FLAGS)
 WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
-WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SAMPLES -DTERN_NO_SCREENED_HEADS
+WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SAMPLES -DTERN_NO_SCREENED_HEADS \
+           -DTERN_NO_MATRIX
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SAMPLES
 # Of each module, compressed: what a page has to load before anything else.
 WEB_GZIP_MAX = 560000
@@ -124,13 +125,13 @@ web_order = $(call web_of,/pcre2/,$(1)) $(call web_of,/src/kernels/,$(1)) \
             $(filter-out $(foreach f,/pcre2/ /src/kernels/ /src/models/,$(call web_of,$(f),$(1))),$(1)) \
             $(call web_of,/src/models/,$(1))
 
-# What the linker joins, once more for size. Only what clang uses is enabled: with all features binaryen writes
+# What the linker joins, twice more for size: the second time finds 1.5 KB. Only what clang uses is enabled: with all features binaryen writes
 # encodings that browsers do not read yet.
 NODE     ?= node
 NPM      ?= npm
 WEB_TOOLS = packages/tern/node_modules/.package-lock.json
 WASM_OPT       = $(NODE) packages/tern/node_modules/binaryen/bin/wasm-opt
-WASM_OPT_FLAGS = -Oz --skip-pass=reorder-functions --strip-debug --strip-producers \
+WASM_OPT_FLAGS = -Oz -Oz --skip-pass=reorder-functions --strip-debug --strip-producers \
                  $(addprefix --enable-,simd relaxed-simd threads bulk-memory sign-ext mutable-globals nontrapping-float-to-int)
 $(WEB_TOOLS): packages/tern/package-lock.json
 	@command -v $(NODE) $(NPM) >/dev/null || tools/install_deps.sh nodejs npm

@@ -1,6 +1,10 @@
 // The table of ops, and whether a graph is sound: order, numbers of inputs and outputs, shapes.
 #include "graph/build.h"
 
+#ifdef TERN_NO_TRAINING // browsers: these tables have no rows for its ops
+#define TERN_OPS_OF_MODELS
+#endif
+
 typedef tern_status (*check_fn)(const tern_graph *g, const tern_node *n, tern_error *err);
 
 // ---- What a row of ops.inc says ----------------------------------------------------------------
@@ -10,11 +14,11 @@ const tern_op_facts *tern_op_info(tern_op op) {
 #define TERN_OP_ROW(id, text, inputs, outputs, rule, attrs, place, stores, check, gradient)        \
     [TERN_OP_##id] = {text,  PAIR inputs, PAIR outputs, TERN_COLUMNS_##rule, TERN_ATTRS_##attrs,   \
                       place, stores},
-    static const tern_op_facts facts[] = {
+    static const tern_op_facts facts[TERN_OP_COUNT] = {
 #include "graph/ops.inc"
     };
 #undef PAIR
-    return (unsigned)op < TERN_OP_COUNT ? &facts[op] : NULL;
+    return (unsigned)op < TERN_OP_COUNT && facts[op].name ? &facts[op] : NULL;
 }
 
 const char *tern_op_name(tern_op op) {
@@ -343,7 +347,7 @@ static tern_status check_upsample(const tern_graph *g, const tern_node *n, tern_
 static check_fn check_of(tern_op op) {
 #define TERN_OP_ROW(id, text, inputs, outputs, rule, attrs, place, stores, check, gradient)        \
     [TERN_OP_##id] = check_##check,
-    static const check_fn checks[] = {
+    static const check_fn checks[TERN_OP_COUNT] = {
 #include "graph/ops.inc"
     };
     return checks[op];

@@ -45,7 +45,7 @@ static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
     features_text(d, text, sizeof text);
     on_fact(ctx, "features", text);
     snprintf(text, sizeof text, "%s%s%s%s", d->subgroups ? "subgroups of 32, " : "",
-             d->matrix ? "matrix units, " : "", d->timestamps ? "timestamps, " : "",
+             gpu_has_matrix(d) ? "matrix units, " : "", d->timestamps ? "timestamps, " : "",
              d->packed_dot ? "dot4I8Packed" : "integer dot by hand");
     on_fact(ctx, "features used", text);
     d->api.AdapterGetLimits(d->adapter, &l);

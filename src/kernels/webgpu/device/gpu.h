@@ -135,6 +135,13 @@ struct tern_device {
     size_t n_to_bind; // of those announced to gpu_tune, and their heads
 };
 
+#ifdef TERN_NO_MATRIX // a browser's: it has none, and the code for them is left out
+#define GPU_MAY_HAVE_MATRIX false
+#else
+#define GPU_MAY_HAVE_MATRIX true
+#endif
+static inline bool gpu_has_matrix(const tern_device *d) { return GPU_MAY_HAVE_MATRIX && d->matrix; }
+
 // Opens only the library, for looking up functions. It is never closed, since its threads may still
 // run its code.
 tern_status gpu_library_load(const tern_webgpu_desc *desc, void **library, tern_error *err);

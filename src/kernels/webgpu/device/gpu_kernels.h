@@ -5,7 +5,7 @@
 #include "kernels/webgpu/device/gpu_train_kernels.h"
 
 // id, file, entry point, bindings from 1 on: r read-only, w written by some kernel, - none
-#define GPU_KERNELS(ROW)                                                                           \
+#define GPU_MODEL_KERNELS(ROW)                                                                     \
     ROW(GPU_EMBED, "embed", "embed", "rrw")                                                        \
     ROW(GPU_WIDE_EMBED, "wide_embed", "embed", "rrw")                                              \
     ROW(GPU_RMS_NORM, "rows", "rms_norm", "w-rw")                                                  \
@@ -125,8 +125,8 @@
     ROW(GPU_UNPACK, "selftest", "unpack", "rw")                                                    \
     ROW(GPU_DOTS, "selftest", "dots", "rw")                                                        \
     ROW(GPU_FMAS, "selftest", "fmas", "rw")                                                        \
-    ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")                                          \
-    GPU_TRAIN_KERNELS(ROW)
+    ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")
+#define GPU_KERNELS(ROW) GPU_MODEL_KERNELS(ROW) GPU_TRAIN_KERNELS(ROW)
 
 typedef enum gpu_kernel {
 #define ROW(id, file, entry, bindings) id,

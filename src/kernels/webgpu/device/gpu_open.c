@@ -128,7 +128,8 @@ static int shown(wgpu_text text) { return !text.ptr ? 0 : text.len < 100 ? (int)
 static tern_status read_info(tern_device *d, tern_error *err) {
     wgpu_adapter_info info = {0};
     wgpu_matrix_configs configs = {.chain.type = WGPU_CHAIN_MATRIX_CONFIGS};
-    bool tells = d->api.generation->tells_matrix_shapes && has_feature(d, WGPU_SUBGROUP_MATRIX);
+    bool tells = GPU_MAY_HAVE_MATRIX && d->api.generation->tells_matrix_shapes &&
+                 has_feature(d, WGPU_SUBGROUP_MATRIX);
     if (tells) info.next = &configs.chain;
     if (d->api.AdapterGetInfo(d->adapter, &info) != WGPU_SUCCESS || !info.backend)
         return tern_fail(err, TERN_ERR_DEVICE, "WebGPU does not say what its adapter is");
@@ -249,14 +250,14 @@ static void close_opening(tern_device *d) {
 // The language of matrix units is experimental: with a library whose dialect differs from that of
 // the kernels, they are not used.
 static void finish(tern_device *d) {
-    gpu_try_module(d, GPU_GEMM_MATRIX, &d->matrix);
-    gpu_try_module(d, GPU_GEMM_NARROW, &d->matrix);
-    gpu_try_module(d, GPU_GEMM_GROUPS, &d->matrix);
-    gpu_try_module(d, GPU_WIDE_GEMM_MATRIX, &d->matrix);
-    gpu_try_module(d, GPU_HEAD_SCREEN_MATRIX, &d->matrix);
-    gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
+    static const gpu_kernel kernels[] = {GPU_GEMM_MATRIX, GPU_GEMM_NARROW, GPU_GEMM_GROUPS,
+                                         GPU_WIDE_GEMM_MATRIX, GPU_HEAD_SCREEN_MATRIX};
+    for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < sizeof kernels / sizeof *kernels; i++)
+        gpu_try_module(d, kernels[i], &d->matrix);
+    if (GPU_MAY_HAVE_MATRIX) gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
     // Without instructions for them, products of bytes take longer than those of floats.
-    if (d->matrix || (d->packed_dot && !d->software)) d->screen_bytes_min = GPU_SCREEN_BYTES;
+    if (gpu_has_matrix(d) || (d->packed_dot && !d->software))
+        d->screen_bytes_min = GPU_SCREEN_BYTES;
     close_opening(d);
 }
 

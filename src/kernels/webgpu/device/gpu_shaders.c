@@ -10,9 +10,13 @@ static const struct {
 
 static const struct {
     const char *file, *entry, *bindings;
-} kernels[GPU_KERNEL_COUNT] = {
+} kernels[] = {
 #define ROW(id, file, entry, bindings) {file, entry, bindings},
+#if defined(TERN_NO_TRAINING) // browsers
+    GPU_MODEL_KERNELS(ROW)
+#else
     GPU_KERNELS(ROW)
+#endif
 #undef ROW
 };
 

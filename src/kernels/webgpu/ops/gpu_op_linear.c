@@ -156,7 +156,8 @@ static uint32_t parts_of(gpu_codes c) { return gpu_is_wide(c) ? (uint32_t)gpu_wi
 // Prompts are faster by products of bytes, and so are few tokens with ternary codes, whose columns
 // several teams can share; for the many rows of a head it always pays.
 static bool takes_groups(const tern_plan *p, const outputs *o, gpu_codes c, size_t variant) {
-    if (!p->device->matrix || p->device->workgroup_bytes_max < GPU_GEMM_GROUPS_BYTES) return false;
+    if (!gpu_has_matrix(p->device) || p->device->workgroup_bytes_max < GPU_GEMM_GROUPS_BYTES)
+        return false;
     if (c.group == 0 || tile_counts[variant].tokens > 64) return false;
     return gpu_is_wide(c) || tile_counts[variant].tokens == 64 || o->chunk;
 }
@@ -220,7 +221,7 @@ static tile tile_of(const tern_plan *p, const outputs *o, size_t variant) {
     bool in_groups = codes.group > 0;
     if (takes_groups(p, o, codes, variant)) return groups_tile(p, o, codes, t.tokens);
     if (gpu_is_wide(codes)) t.kernel = GPU_WIDE_GEMM;
-    if (p->device->matrix && !in_groups)
+    if (gpu_has_matrix(p->device) && !in_groups)
         t.kernel = t.tokens < GPU_GEMM_MATRIX_TOKENS ? GPU_GEMM_NARROW : GPU_GEMM_MATRIX;
     uint32_t times = in_groups && t.tokens == TILE_LONE ? TILE_PROMPT / TILE_LONE : 1;
     t.rows = t.kernel == GPU_GEMM_MATRIX ? GPU_GEMM_MATRIX_ROWS

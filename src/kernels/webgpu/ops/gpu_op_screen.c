@@ -66,7 +66,7 @@ static void add_x(tern_plan *p, tern_vid x, gpu_kind kind) {
     gpu_dispatch *d = add_screen(p, GPU_HEAD_X, 1, kind);
     set(d, "THREADS", threads_for(p, (int64_t)padded_cols(p->screened) / 4));
     set(d, "Q_WORDS", (double)(padded_cols(p->screened) / 4));
-    set(d, "PARTS", p->device->matrix || kind == GPU_FEW_STEPS ? 2 : 1);
+    set(d, "PARTS", gpu_has_matrix(p->device) || kind == GPU_FEW_STEPS ? 2 : 1);
     bind_value(p, d, x);
     bind_x(d, 0, x_infos_at(p));
     bind_x(d, x_infos_at(p), units_at(p));
@@ -79,7 +79,7 @@ static void add_x(tern_plan *p, tern_vid x, gpu_kind kind) {
 static void add_approximate(tern_plan *p) {
     static const uint32_t counts[] = {16, 32, 64};
     const tern_weight *w = p->screened;
-    bool matrix = p->device->matrix;
+    bool matrix = gpu_has_matrix(p->device);
     for (int i = 0; i < (matrix ? 3 : 1); i++) {
         uint32_t tile = matrix ? 128 : 64;
         gpu_dispatch *d = add_screen(p, matrix ? GPU_HEAD_SCREEN_MATRIX : GPU_HEAD_SCREEN_DOT,
