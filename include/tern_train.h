@@ -193,7 +193,7 @@ typedef struct tern_train_event {
     double pairs_per_second;    // instead of tokens
     double recall_1, recall_10; // share of held-out queries with their positive first, in the top
                                 // 10
-    // Of preferences, of the last step or of those held out: beta times the difference of
+    // For preferences, in the last step or in those held out: beta times the difference of
     // log(p / r) (ORPO: of the mean log p) between better and worse answers, and how often it is
     // above 0.
     double reward_margin, reward_accuracy;

@@ -22,7 +22,7 @@ typedef struct tern_pairs {
     int32_t n_negatives_most; // of a pair
     size_t n_cut;             // texts that were longer than `length`
     uint32_t checksum;        // CRC-32 of the ids
-    // Of preferences, two texts each: the chosen answer and the rejected one. With labels: an
+    // Preferences are two texts each: the chosen answer and the rejected one. With labels: an
     // answer, and to the same prompt that of the line before, which tells how far the model has
     // drifted.
     uint8_t *labels;  // [n] 1: a good answer; NULL: there are none

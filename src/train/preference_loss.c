@@ -76,7 +76,7 @@ void tern_preference_loss_run(const tern_preference_loss *f, tern_preference_bat
         count[good] += 1;
         for (int k = 0; k < 2; k++) b->slopes[2 * i + (size_t)k] = v.slopes[k] / (double)b->n;
     }
-    // Of labelled answers: between the means of good ones and bad ones.
+    // For labelled answers, the distance of the means of good ones and bad ones.
     for (int k = 0; k < 2; k++) margin[k] = count[k] > 0 ? margin[k] / count[k] : 0;
     b->margin = margin[1] - margin[0];
 }

@@ -1,7 +1,7 @@
 // Training by preferences: a model learns which of two answers people like better.
 //
-// The loss of a step is one of the log-probabilities of whole answers, of which a device computes
-// as many as fit in a run. So a step passes over its answers twice, as with the vectors of pairs
+// The loss of a step is one of the log-probabilities of whole answers. A device computes as many of
+// them as fit in a run. So a step passes over its answers twice, as with the vectors of pairs
 // (contrast.c): forwards alone, for the losses of their tokens; then, when the host has the slope
 // of the loss by each answer, forwards and backwards, with that slope as the weight of its tokens.
 //

@@ -209,7 +209,7 @@ tern_status tern_preferring_ready(tern_trainer *t, tern_error *err);
 tern_status tern_preferring_refer(tern_trainer *t, tern_error *err);
 void tern_preferring_close(tern_preferring *p); // NULL is allowed
 tern_status tern_preferring_step(tern_trainer *t, tern_error *err);
-// Of the last step: by how much the better answer is rewarded more, and how often it is at all.
+// In the last step: by how much the better answer is rewarded more, and how often it is at all.
 void tern_preferring_last(const tern_trainer *t, double *margin, double *accuracy);
 bool tern_preferring_validates(const tern_trainer *t);
 tern_status tern_preferring_validate(tern_trainer *t, double *loss, double *margin,

@@ -3,7 +3,7 @@
 //   train_backend.c  the table of functions: device, arrays, programs
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
-//   train_loss.c     the loss, and the rows of which it is one
+//   train_loss.c     the loss, and the rows that are scored
 //   train_weights.c  those that read or change a weight: rounding, optimizers
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
@@ -93,7 +93,7 @@ typedef struct cpu_train_run {
 
 // Memory of a value.
 float *cpu_train_value(const cpu_train_run *run, tern_vid v);
-// Of the inputs and outputs of a node.
+// For the inputs and outputs of a node.
 typedef struct cpu_operands {
     float *in[TERN_NODE_INPUTS], *out[TERN_NODE_OUTPUTS];
 } cpu_operands;

@@ -27,7 +27,7 @@ typedef struct head {
     float scale, soft_cap;
     size_t window; // 0: none
     bool both;     // sides are seen
-    size_t ahead;  // of both, in a window: later rows less than so many further
+    size_t ahead;  // of both, in a window: later rows less than this much further
     const float *q, *k, *v, *y, *dy;
     float *out, *lse, *dq, *dk, *dv;
     bool first; // of its group: dk and dv are written, not added to

@@ -6,7 +6,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
-// Of the logits of a piece: some hundred rows of a large vocabulary, so that the head's weights are
+// The logits of a piece: some hundred rows of a large vocabulary, so that the head's weights are
 // read from memory far less often than they are multiplied.
 #define PIECE_BYTES ((uint64_t)128 << 20)
 

@@ -10,7 +10,7 @@
 
 enum {
     ROW_BLOCK = 16,
-    PAIRS = TERN_GEMM_DEPTH, // a sum over pairs has the order of one over so many rows
+    PAIRS = TERN_GEMM_DEPTH, // a sum over pairs has the order of one over rows
     COLS = 128               // of a thread's part
 };
 
@@ -176,7 +176,7 @@ static void forward(const mixture *m, size_t expert, size_t first, size_t width)
     }
 }
 
-// The same of dx; of rows that experts share, added to what is there.
+// The same of dx; rows that experts share are added up.
 static void back(const mixture *m, size_t expert, size_t first, size_t width) {
     size_t pairs[PAIRS];
     for (size_t at = 0, n; (n = next_pairs(m, expert, &at, pairs)) > 0;) {

@@ -1,4 +1,4 @@
-// The loss, and the rows of which it is one: see graph/scored.c. All threads of the team call a
+// The loss, and the rows that are scored: see graph/scored.c. All threads of the team call a
 // function with the same step.
 #include <math.h>
 #include <string.h>

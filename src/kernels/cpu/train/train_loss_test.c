@@ -12,7 +12,7 @@ enum { N_VOCAB = 45, N_EMBD = 20, N_TOKENS = 700 };
 typedef struct head {
     bool tied;
     float scale, soft_cap;
-    int every; // one in so many rows is scored, 0: none
+    int every; // one row in `every` is scored, 0: none
 } head;
 
 typedef struct rig {

@@ -12,7 +12,7 @@ typedef struct row {  // that is quantized
 // The quantized row that only `linear` reads, made by the node before it.
 bool gpu_find_row(const tern_plan *p, const tern_node *n, const tern_node *linear, row *r);
 
-// What becomes of a product: it is added to what is there, stands alone, or is added to another
+// What becomes of a product: it is added to the value there, stands alone, or is added to another
 // value, times a factor.
 typedef struct tail {
     size_t n_nodes; // the product's, and one after it

@@ -1,4 +1,4 @@
-// Attention of few tokens and the product after it: two dispatches, of which the first also does
+// Attention of few tokens and the product after it: two dispatches. The first also does
 // what queries and keys go through before: biases, norms of heads, the rotation.
 #include "kernels/webgpu/plan/gpu_token.h"
 #include <string.h>

@@ -382,7 +382,7 @@ TEST(gpu_schedules_of_layers_in_groups) {
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);
 }
 
-// Norms after blocks, and factors of what is added. Seen to fail with the factor left out for many
+// Norms after blocks, and factors of added values. Seen to fail with the factor left out for many
 // rows, and with a norm that several tokens pass by.
 TEST(gpu_schedules_of_layers_with_other_ends) {
     static const shape h = {128, 4, 2, 32, 9, 0, .in_groups = true, .has_ends = true};

@@ -269,7 +269,7 @@ static tern_status make_step(tern_program *p, gpu_train_step *s, tern_error *err
     return gpu_check(gpu, gpu_kernel_entry(s->what.kernel), err);
 }
 
-// Of the logits of a piece: gradients of large heads are read and written once for each.
+// The logits of a piece: gradients of large heads are read and written once for each.
 #define PIECE_BYTES ((uint64_t)512 << 20)
 
 static void choose_piece(tern_program *p) {

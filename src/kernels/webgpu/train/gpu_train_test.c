@@ -289,7 +289,7 @@ TEST(webgpu_trains_a_float_model_as_the_cpu_does) {
     check_model(&m);
 }
 
-// Three pieces of 128 rows, of which one has few, and the GPU's gradient of the head in each.
+// Three pieces of 128 rows, the last with few, and the GPU's gradient of the head in each.
 // Seen to fail: the targets, or the rows, of the first piece in all; places counted from the first
 // scored row.
 TEST(webgpu_trains_a_head_in_pieces_as_the_cpu_does) {
