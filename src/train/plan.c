@@ -295,8 +295,8 @@ static tern_status plan(tern_trainer *t, tern_error *err) {
 }
 
 tern_status tern_train_plan(const tern_train_desc *desc, tern_error *err) {
-    tern_trainer *t = NULL;
     tern_clear(err);
+    tern_trainer *t = NULL;
     TERN_NEED(desc);
     if (!desc->pairs && !desc->preferences) TERN_NEED(desc->data);
     TERN_TRY(tern_train_check(desc, err));
