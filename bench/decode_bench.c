@@ -571,5 +571,6 @@ int main(int argc, char **argv) {
     else
         measure(&b, plan);
     tern_backend_webgpu.plan_free(plan);
+    tern_backend_webgpu.close(b.device);
     return 0;
 }

@@ -188,7 +188,7 @@ same "$($run -p "Once" -n 8 --lora "$dir/lora/step-00000002.gguf=0" 2>/dev/null)
 fails 1 "no LoRA adapter" $run -p "Once" --lora "$model=0"
 fails 2 "such as 16,32" $lora_train --lora 16,
 fails 2 "needs --init" "$tern" train --data "$dir/own" -o "$dir/lora" --lora 16
-fails 2 "goes with --lora" $lora_train --lora-targets q
+fails 2 "go with --lora" $lora_train --lora-targets q
 fails 1 "some of q,k,v" $lora_train --lora 4 --lora-targets q,x --resume
 fails 1 "none.gguf: cannot be opened" $run -p "Once" --lora "$dir/none.gguf=0.5"
 fails 1 "an adapter, not a model" "$tern" convert "$dir/lora/step-00000002.gguf" "$dir/merged.gguf"

@@ -51,11 +51,11 @@ typedef struct gpu_pipeline {
     int n_constants;
 } gpu_pipeline;
 
-// One that is made, or being made: the library compiles on threads of its own and calls back.
+// One that may be needed: the library compiles on threads of its own and calls back.
 typedef struct gpu_compiled {
     gpu_pipeline what;
-    wgpu_pipeline handle; // NULL: not yet, or it failed
-    bool is_pending;
+    wgpu_pipeline handle;      // NULL: not yet, or it failed
+    bool is_begun, is_pending; // it was begun; it is not finished yet
     tern_device *device;
 } gpu_compiled;
 
@@ -222,15 +222,17 @@ const void *gpu_readback_bytes(const tern_device *d, const gpu_readback *r, uint
 void gpu_readback_unmap(const tern_device *d, gpu_readback *r); // if it is mapped
 // Whether the library can compile the file of kernel `k`: *has becomes false if not.
 void gpu_try_module(tern_device *d, gpu_kernel k, bool *has);
-// The pipeline with these constants, from the cache or now begun: its handle is there once
-// gpu_pipelines_poll says done, or gpu_pipelines_wait returns. Those are about all pipelines, and
-// fail if one cannot be made. A compilation takes a tenth of a second or more, so what is needed
-// together is begun together.
-tern_status gpu_pipeline_begin(tern_device *d, const gpu_pipeline *wanted, const gpu_compiled **out,
-                               tern_error *err);
+// The pipeline with these constants, from the cache or a new one, which is not begun.
+tern_status gpu_pipeline_find(tern_device *d, const gpu_pipeline *wanted, gpu_compiled **out,
+                              tern_error *err);
+// Begins it, unless it is made or being made: its handle is there once gpu_pipelines_poll says
+// done, or gpu_pipelines_wait returns. Those are about all that were begun, and fail if one cannot
+// be made. A compilation takes a tenth of a second or more, so what is needed together is begun
+// together, and what nobody needs is not.
+tern_status gpu_pipeline_begin(gpu_compiled *c, tern_error *err);
 tern_status gpu_pipelines_poll(tern_device *d, bool *done, tern_error *err);
 tern_status gpu_pipelines_wait(tern_device *d, tern_error *err);
-// Both in one call.
+// All in one call.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);
 
@@ -407,8 +409,8 @@ typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHE
 
 typedef struct gpu_dispatch {
     gpu_pipeline what;
-    const gpu_compiled *pipeline[GPU_CACHES]; // for the caches of gpu_plan_pipelines
-    gpu_binding bindings[GPU_BINDINGS];       // in the kernel's order, without the unused
+    gpu_compiled *pipeline[GPU_CACHES]; // for the caches of gpu_plan_pipelines
+    gpu_binding bindings[GPU_BINDINGS]; // in the kernel's order, without the unused
     int n_bindings;
     uint32_t x; // workgroups
     gpu_rows rows;
@@ -464,7 +466,7 @@ struct tern_plan {
     bool makes_lists;      // of the greatest logits
     tern_weight *screened; // the head, if gpu_screen.c has dispatches for it
     uint32_t screened_few; // up to this many rows of few steps are screened
-    const gpu_compiled *screen_copy;
+    gpu_compiled *screen_copy;
     bool is_made[GPU_CACHES]; // all pipelines for the cache
 };
 
@@ -495,11 +497,11 @@ tern_status gpu_check_graph(const tern_graph *g, tern_error *err);
 tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const *weights,
                         int32_t n_batch, tern_plan **out, tern_error *err);
 void gpu_plan_free(tern_plan *p);
-// Whether the pipelines that compile began are made: those of a text's steps and long prompts. The
-// others are begun then.
+// Whether the pipelines that compile began are made: those of a text's steps and long prompts.
 tern_status gpu_compile_poll(tern_plan *p, bool *done, tern_error *err);
-// Begins all pipelines, with a kind of cache, unless they exist.
-tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err);
+// Finds the pipelines with a kind of cache, and begins all of them, or those of a text's steps and
+// long prompts: the others are begun by the first batch that needs them.
+tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, bool all, tern_error *err);
 // Adds fused dispatches that do the work of *count nodes from node i on, for few tokens; 0: none.
 #define GPU_FUSED_MAX 14 // dispatches that this adds
 tern_status gpu_token_add(tern_plan *p, size_t i, size_t *count, tern_error *err);

@@ -360,7 +360,6 @@ static tern_status begin_compiling(tern_device *d, gpu_compiled *c, tern_error *
     const gpu_pipeline *what = &c->what;
     wgpu_module module;
     TERN_TRY(module_of(d, what->kernel, &module, err));
-    TERN_TRY(layout_of(d, what->kernel, err));
     wgpu_constant constants[GPU_CONSTANTS] = {{0}};
     for (int i = 0; i < what->n_constants; i++) {
         constants[i].key = text_of(what->constants[i].name);
@@ -373,7 +372,7 @@ static tern_status begin_compiling(tern_device *d, gpu_compiled *c, tern_error *
     desc.compute.entry = text_of(entry);
     desc.compute.n_constants = (size_t)what->n_constants;
     desc.compute.constants = constants;
-    c->is_pending = true;
+    c->is_begun = c->is_pending = true;
     d->n_pipelines_pending++;
     d->api.DeviceCreateComputePipelineAsync(
         d->device, &desc,
@@ -381,14 +380,16 @@ static tern_status begin_compiling(tern_device *d, gpu_compiled *c, tern_error *
     return gpu_check(d, entry, err);
 }
 
-tern_status gpu_pipeline_begin(tern_device *d, const gpu_pipeline *wanted, const gpu_compiled **out,
-                               tern_error *err) {
-    gpu_compiled *c = entry_of(d, wanted);
+tern_status gpu_pipeline_find(tern_device *d, const gpu_pipeline *wanted, gpu_compiled **out,
+                              tern_error *err) {
     *out = NULL;
-    if (!c) return tern_fail_memory(err, sizeof *c);
-    if (!c->handle && !c->is_pending) TERN_TRY(begin_compiling(d, c, err));
-    *out = c;
-    return TERN_OK;
+    TERN_TRY(layout_of(d, wanted->kernel, err)); // bind groups come before the pipeline
+    *out = entry_of(d, wanted);
+    return *out ? TERN_OK : tern_fail_memory(err, sizeof **out);
+}
+
+tern_status gpu_pipeline_begin(gpu_compiled *c, tern_error *err) {
+    return c->handle || c->is_pending ? TERN_OK : begin_compiling(c->device, c, err);
 }
 
 tern_status gpu_pipelines_poll(tern_device *d, bool *done, tern_error *err) {
@@ -412,9 +413,10 @@ tern_status gpu_pipelines_wait(tern_device *d, tern_error *err) {
 
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err) {
-    const gpu_compiled *c;
+    gpu_compiled *c;
     *out = NULL;
-    TERN_TRY(gpu_pipeline_begin(d, wanted, &c, err));
+    TERN_TRY(gpu_pipeline_find(d, wanted, &c, err));
+    TERN_TRY(gpu_pipeline_begin(c, err));
     TERN_TRY(gpu_pipelines_wait(d, err));
     *out = c->handle;
     return c->handle ? TERN_OK

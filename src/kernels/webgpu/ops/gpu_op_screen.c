@@ -216,7 +216,8 @@ static tern_status open_copy(tern_plan *p, tern_error *err) {
     if (gpu_is_wide(w->codes)) set(&d, "COLS4", (double)(w->n_cols / 4));
     set(&d, "N_ROWS", (double)w->n_rows);
     set(&d, "Q_WORDS", (double)(padded_cols(w) / 4));
-    return gpu_pipeline_begin(p->device, &d.what, &p->screen_copy, err);
+    TERN_TRY(gpu_pipeline_find(p->device, &d.what, &p->screen_copy, err));
+    return gpu_pipeline_begin(p->screen_copy, err);
 }
 
 tern_status gpu_screen_add(tern_plan *p, tern_vid x, tern_weight *w, uint32_t each,

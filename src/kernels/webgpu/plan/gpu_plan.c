@@ -144,8 +144,7 @@ static tern_status add_nodes(tern_plan *p, tern_error *err) {
     return TERN_OK;
 }
 
-// Whether a text needs it that has just been opened: a step of its own, or a long prompt. Other
-// pipelines are made after those.
+// Whether the first text needs it: a step of its own, or a long prompt.
 static bool is_first(const tern_plan *p, const gpu_dispatch *d) {
     bool by_tokens = d->rows == GPU_ROWS_TOKENS;
     bool of_prompts = by_tokens ? d->rows_max >= (uint32_t)p->n_batch : d->rows_min <= 1;
@@ -153,21 +152,19 @@ static bool is_first(const tern_plan *p, const gpu_dispatch *d) {
     return ((d->kinds & GPU_PROMPTS) && of_prompts) || ((d->kinds & GPU_FEW_STEPS) && of_steps);
 }
 
-static tern_status begin_pipelines(tern_plan *p, gpu_cache cache, bool first, tern_error *err) {
+tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, bool all, tern_error *err) {
     for (size_t i = 0; i < p->n_dispatches; i++) {
         gpu_dispatch *d = &p->dispatches[i];
-        if (d->pipeline[cache] || is_first(p, d) != first) continue;
-        gpu_pipeline wanted = d->what;
-        if (d->uses_cache) wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
-        TERN_TRY(gpu_pipeline_begin(p->device, &wanted, &d->pipeline[cache], err));
+        if (!d->pipeline[cache]) {
+            gpu_pipeline wanted = d->what;
+            if (d->uses_cache)
+                wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
+            TERN_TRY(gpu_pipeline_find(p->device, &wanted, &d->pipeline[cache], err));
+        }
         for (int k = 0; k < GPU_CACHES && !d->uses_cache; k++) d->pipeline[k] = d->pipeline[cache];
+        if (all || is_first(p, d)) TERN_TRY(gpu_pipeline_begin(d->pipeline[cache], err));
     }
     return TERN_OK;
-}
-
-tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, tern_error *err) {
-    TERN_TRY(begin_pipelines(p, cache, true, err));
-    return begin_pipelines(p, cache, false, err);
 }
 
 // The cache that sessions of usual lengths will have, see tern_kv_choose.
@@ -187,7 +184,7 @@ tern_status gpu_compile_poll(tern_plan *p, bool *done, tern_error *err) {
         const gpu_compiled *c = p->dispatches[i].pipeline[cache];
         *done = !c || !c->is_pending;
     }
-    return *done ? gpu_plan_pipelines(p, cache, err) : TERN_OK;
+    return TERN_OK;
 }
 
 // Logits that are computed at a time, and logits that the host reads at a time; to read only the
@@ -232,7 +229,7 @@ tern_status gpu_compile(tern_device *d, const tern_graph *g, tern_weight *const 
     }
     TERN_TRY_GOTO(gpu_check_graph(g, err));
     TERN_TRY_GOTO(add_nodes(p, err));
-    TERN_TRY_GOTO(begin_pipelines(p, usual_cache(g), true, err));
+    TERN_TRY_GOTO(gpu_plan_pipelines(p, usual_cache(g), false, err));
     *out = p;
     return TERN_OK;
 fail:

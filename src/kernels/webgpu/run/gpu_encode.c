@@ -134,9 +134,10 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     }
 }
 
-static tern_status find_pipeline(const gpu_compiled *c, bool *has, tern_error *err) {
+static tern_status find_pipeline(gpu_compiled *c, bool *has, tern_error *err) {
     if (c->handle) return TERN_OK;
     *has = false;
+    if (!c->is_begun) return gpu_pipeline_begin(c, err);
     return c->is_pending ? TERN_OK
                          : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
                                      gpu_kernel_entry(c->what.kernel));
@@ -145,19 +146,24 @@ static tern_status find_pipeline(const gpu_compiled *c, bool *has, tern_error *e
 tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err) {
     tern_plan *p = in->plan;
     *has = true;
-    if (p->is_made[in->cache]) return TERN_OK;
-    bool is_alone = !gpu_order_has_next(in) && !in->batch.wants.drafting, all = true, done;
+    const gpu_request *b = &in->batch;
+    const gpu_shape now = {(int32_t)b->kind, b->n_tokens, b->n_chunks, b->n_outputs};
+    bool is_alone = !gpu_order_has_next(in) && !b->wants.drafting, all = true, done;
+    bool is_step = is_alone && b->kind != GPU_PROMPTS;
+    if (p->is_made[in->cache] || (is_step && memcmp(&now, &in->made_for, sizeof now) == 0))
+        return TERN_OK;
     TERN_TRY(gpu_pipelines_poll(p->device, &done, err));
     gpu_set_chunk(in, 0);
     if (p->screened) TERN_TRY(find_pipeline(p->screen_copy, has, err));
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
-        const gpu_compiled *c = step->pipeline[in->cache];
+        gpu_compiled *c = step->pipeline[in->cache];
         all &= c->handle != NULL;
-        if (!is_alone || (is_of_kind(&in->batch, step) && rows_of(in, step, 0) > 0))
+        if (!is_alone || (is_of_kind(b, step) && rows_of(in, step, 0) > 0))
             TERN_TRY(find_pipeline(c, has, err));
     }
     p->is_made[in->cache] = all && *has;
+    if (is_step && *has) in->made_for = now;
     return TERN_OK;
 }
 

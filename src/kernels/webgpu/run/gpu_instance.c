@@ -288,7 +288,7 @@ tern_status gpu_instance_open(tern_plan *p, tern_page_pool *page_pool, tern_inst
     for (size_t i = 0; i < p->n_dispatches; i++)
         for (int k = 0; k < p->dispatches[i].n_bindings; k++)
             in->uses_chunks |= p->dispatches[i].bindings[k].place == GPU_CHUNKS;
-    TERN_TRY_GOTO(gpu_plan_pipelines(p, in->cache, err));
+    TERN_TRY_GOTO(gpu_plan_pipelines(p, in->cache, false, err));
     TERN_TRY_GOTO(open_buffers(in, err));
     *out = in;
     return TERN_OK;

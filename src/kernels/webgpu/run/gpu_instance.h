@@ -132,14 +132,20 @@ typedef struct gpu_angle_memo {
     float *rows;
 } gpu_angle_memo;
 
+// What decides which pipelines a request needs.
+typedef struct gpu_shape {
+    int32_t kind, n_tokens, n_chunks, n_outputs;
+} gpu_shape;
+
 struct tern_instance {
     tern_plan *plan;
     tern_page_pool *page_pool;
     tern_vid scores;
     gpu_cache cache;
-    bool uses_chunks; // some kernel binds them
-    uint32_t growth;  // gpu_page_pool_growth when the bind groups were made
-    uint32_t *tables; // of the run that is being written
+    gpu_shape made_for; // steps whose pipelines were found made
+    bool uses_chunks;   // some kernel binds them
+    uint32_t growth;    // gpu_page_pool_growth when the bind groups were made
+    uint32_t *tables;   // of the run that is being written
     size_t tables_capacity;
     uint64_t runs_bytes;
     gpu_order order;
@@ -216,7 +222,8 @@ uint32_t gpu_encode_dispatches(const tern_instance *in, gpu_encoding *e, int32_t
 // Those of the request's next piece, from dispatch `first` on. Returns where the one after it
 // begins; 0: it was the last.
 size_t gpu_encode_piece(const tern_instance *in, gpu_encoding *e, size_t first);
-// Whether the pipelines of the request are made, and of the batch's if more requests follow.
+// Whether the pipelines of the request are made, and all if more requests follow in the batch; else
+// begins them.
 tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err);
 void gpu_encode_dispatch(const tern_instance *in, gpu_encoding *e, wgpu_pipeline pipeline,
                          wgpu_group group, uint32_t x, uint32_t y, uint32_t z);

@@ -30,6 +30,7 @@ tern_status gpu_trace(tern_instance *in, const tern_batch *asked, tern_tap_fn on
     if (gpu_order_has_next(in) || batch->n_outputs > p->read_rows ||
         (in->scores >= 0 && !batch->logits))
         return tern_fail(err, TERN_ERR_ARGUMENT, "this batch cannot be traced");
+    TERN_TRY(gpu_plan_pipelines(in->plan, in->cache, true, err));
     TERN_TRY(gpu_pipelines_wait(d, err));
     float *rows = tern_alloc(TERN_MEM_MISC, (size_t)p->memory.bytes + 16);
     if (!rows) return tern_fail_memory(err, (size_t)p->memory.bytes);

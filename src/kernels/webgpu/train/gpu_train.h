@@ -41,7 +41,7 @@ typedef struct gpu_count {
 
 typedef struct gpu_train_step {
     gpu_pipeline what;
-    const gpu_compiled *pipeline;
+    gpu_compiled *pipeline;
     wgpu_group group;
     wgpu_buffer buffers[GPU_BINDINGS]; // in the order of the kernel's, without the unused
     int n_buffers;

@@ -252,7 +252,8 @@ static tern_status make_ropes(tern_program *p, tern_train_array *const *arrays, 
 
 static tern_status make_step(tern_program *p, gpu_train_step *s, tern_error *err) {
     tern_device *gpu = p->device->gpu;
-    TERN_TRY(gpu_pipeline_begin(gpu, &s->what, &s->pipeline, err));
+    TERN_TRY(gpu_pipeline_find(gpu, &s->what, &s->pipeline, err));
+    TERN_TRY(gpu_pipeline_begin(s->pipeline, err));
     const char *kinds = gpu_kernel_bindings(s->what.kernel);
     wgpu_group_entry entries[1 + GPU_BINDINGS] = {{0}};
     entries[0] = (wgpu_group_entry){.buffer = p->uniform, .bytes = UINT64_MAX};
