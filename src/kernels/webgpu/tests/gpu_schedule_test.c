@@ -383,7 +383,7 @@ TEST(gpu_schedules_of_layers_in_groups) {
 }
 
 // Norms after blocks, and factors of added values. Seen to fail with the factor left out for many
-// rows, and with a norm that several tokens pass by.
+// rows.
 TEST(gpu_schedules_of_layers_with_other_ends) {
     static const shape h = {128, 4, 2, 32, 9, 0, .in_groups = true, .has_ends = true};
     if (rig_has_gpu()) check_shape(&h, TERN_KV_F16);

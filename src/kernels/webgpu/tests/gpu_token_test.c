@@ -400,7 +400,7 @@ TEST(gpu_token_products_at_the_ends_of_blocks) {
 }
 
 // The norm and the addition before a feed-forward are part of its first dispatch for one token.
-// Seen to fail with the weight of the other norm, and with the sum not kept.
+// Seen to fail with the sum not kept.
 TEST(gpu_token_feed_forward_adds_first_to_the_bit) {
     static const rig_batches how = {.n_tokens = {1, 1, 5, 2, 1, 11}};
     static const layer l = {.n_embd = 256, .n_ff = 512, .act = TERN_ACTIVATION_GELU_TANH};
@@ -430,8 +430,7 @@ TEST(gpu_token_feed_forward_adds_first_to_the_bit) {
 }
 
 // Layers as in Gemma and in Granite, and one whose product down has no room in a workgroup of the
-// least device. Seen to fail with the gated row where the gate would lie, and with a norm that many
-// rows pass by.
+// least device. Seen to fail with the sum before a feed-forward not kept.
 TEST(gpu_token_layers_with_other_ends) {
     static const rig_batches how = {.n_tokens = {1, 5, 2, 1, 11}};
     static const tern_dtype wide[7] = {TERN_DTYPE_Q8_0, TERN_DTYPE_Q8_0, TERN_DTYPE_Q8_0,
