@@ -121,12 +121,13 @@ endef
 
 # gzip finds what is alike within 32 KB: neighbours that compress well save 2 KB of a module.
 web_of = $(foreach o,$(2),$(if $(findstring $(1),$(o)),$(o)))
-web_order = $(call web_of,/pcre2/,$(1)) $(call web_of,/src/kernels/,$(1)) \
+web_order = $(call web_of,/pcre2/,$(1)) $(call web_of,/src/kernels/cpu/,$(1)) \
             $(filter-out $(foreach f,/pcre2/ /src/kernels/ /src/models/,$(call web_of,$(f),$(1))),$(1)) \
-            $(call web_of,/src/models/,$(1))
+            $(call web_of,/src/models/,$(1)) \
+            $(filter-out $(call web_of,/src/kernels/cpu/,$(1)),$(call web_of,/src/kernels/,$(1)))
 
-# What the linker joins, twice more for size: the second time finds 1.5 KB. Only what clang uses is enabled: with all features binaryen writes
-# encodings that browsers do not read yet.
+# What the linker joins, twice more for size: the second time finds 1.5 KB. Only what clang uses is enabled: with all
+# features binaryen writes encodings that browsers do not read yet.
 NODE     ?= node
 NPM      ?= npm
 WEB_TOOLS = packages/tern/node_modules/.package-lock.json

@@ -366,6 +366,7 @@ static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {
     const tern_placement *at = m->now;
     uint64_t before = m->now->bytes_bound;
     tern_status status = settle(o, take_step(o, done, err), err);
+    if (status != TERN_OK || !o->has_weights) *done = false; // it may begin again on the CPU
     if (m->now != at && status == TERN_OK) return TERN_OK;
     if (status == TERN_ERR_IO) return status; // it names the file
     if (status != TERN_OK) return tern_fail_prefix(err, status, m->path);

@@ -189,10 +189,22 @@ static bool put_list(reader *r, const tern_json *list, put_fn put) {
 
 // ---- Shapes -------------------------------------------------------------------------------------
 
+// Whether an answer is a conversation from its beginning on.
+static bool is_whole(const reader *r, const tern_json *answer) {
+    const tern_json *first = is_list(answer) ? tern_json_first(r->doc, answer) : NULL;
+    return tern_json_is(first, TERN_JSON_OBJECT) &&
+           !tern_str_is(text_at(r, first, "role"), "assistant");
+}
+
+// Files of preferences may have the chosen conversation once more, as "messages".
 static tern_data_shape shape_of(const reader *r, const tern_json *root) {
     bool answers = text_at(r, root, "output").ptr || text_at(r, root, "response").ptr;
-    if (tern_json_get(r->doc, root, "chosen") && tern_json_get(r->doc, root, "rejected"))
-        return TERN_SHAPE_PREFERENCE;
+    const tern_json *chosen = tern_json_get(r->doc, root, "chosen");
+    bool has_both = chosen && tern_json_get(r->doc, root, "rejected");
+    bool has_chat = is_list(tern_json_get(r->doc, root, "messages")) ||
+                    is_list(tern_json_get(r->doc, root, "conversations"));
+    bool learns_any = r->answer && strcmp(r->answer, ANY) == 0;
+    if (has_both && !(learns_any && has_chat && is_whole(r, chosen))) return TERN_SHAPE_PREFERENCE;
     if (is_list(tern_json_get(r->doc, root, "messages"))) return TERN_SHAPE_MESSAGES;
     if (is_list(tern_json_get(r->doc, root, "conversations"))) return TERN_SHAPE_SHAREGPT;
     if (text_at(r, root, "instruction").ptr && answers) return TERN_SHAPE_ALPACA;
@@ -243,6 +255,7 @@ static bool is_same_message(const reader *r, const tern_json *a, const tern_json
 static bool put_common(reader *r, const tern_json *chosen, const tern_json *rejected) {
     const tern_json *a = tern_json_first(r->doc, chosen), *b = tern_json_first(r->doc, rejected);
     for (; a && b && is_same_message(r, a, b); a = tern_json_next(r->doc, chosen, a)) {
+        if (!tern_json_next(r->doc, chosen, a) || !tern_json_next(r->doc, rejected, b)) break;
         if (!tern_json_is(a, TERN_JSON_OBJECT))
             return complain(r, "a message that is not an object");
         if (!put_message(r, a)) return false;
@@ -256,7 +269,10 @@ static bool put_answered(reader *r, const tern_json *root) {
     const tern_json *answer = r->answer ? tern_json_get(r->doc, root, r->answer) : NULL;
     const tern_json *chosen = tern_json_get(r->doc, root, "chosen");
     const tern_json *rejected = tern_json_get(r->doc, root, "rejected");
-    if (!prompt) prompt = tern_json_get(r->doc, root, "messages");
+    if (is_whole(r, chosen) && is_whole(r, rejected))
+        prompt = NULL; // it is in both
+    else if (!prompt)
+        prompt = tern_json_get(r->doc, root, "messages");
     if (prompt) return put_side(r, "user", prompt) && (!answer || put_side(r, "assistant", answer));
     if (!is_list(chosen) || !is_list(rejected))
         return complain(r, "answers without a \"prompt\" that are not lists of messages");

@@ -112,7 +112,8 @@ static void pack(const float *x, bool is_signed, size_t n, float *block) {
     block[0] = largest;
     for (size_t i = 0; i < n; i++) {
         float share = largest > 0 ? fabsf(x[i]) / largest : 0;
-        int c = (int)rintf(most * sqrtf(sqrtf(share)));
+        float root = most * sqrtf(sqrtf(share));
+        int c = root > 0 ? (int)rintf(root) : 0; // also of what is not a number
         if (!is_signed && c == 0 && x[i] > 0) c = 1;
         codes[i] = (uint8_t)(x[i] < 0 ? -c : c);
     }

@@ -135,10 +135,13 @@ struct tern_device {
     size_t n_to_bind; // of those announced to gpu_tune, and their heads
 };
 
-#ifdef TERN_NO_MATRIX // a browser's: it has none, and the code for them is left out
+// A browser has no matrix units, and returns pipelines at once: it compiles them in the background.
+#ifdef TERN_NO_MATRIX
 #define GPU_MAY_HAVE_MATRIX false
+#define GPU_COMPILES_LATER  true
 #else
 #define GPU_MAY_HAVE_MATRIX true
+#define GPU_COMPILES_LATER  false
 #endif
 static inline bool gpu_has_matrix(const tern_device *d) { return GPU_MAY_HAVE_MATRIX && d->matrix; }
 
@@ -280,7 +283,6 @@ struct tern_weight {
     wgpu_buffer copy;  // of a head, for gpu_screen.c; NULL: none, or not yet
     bool copy_tried;
     struct gpu_sending *sending; // NULL: it is bound
-    uint64_t slab_bytes;         // gpu_tune's count for it
 };
 
 #define GPU_HEADER_BYTES 256 // in front of a matrix in tiles: its scale, if it has one

@@ -394,8 +394,10 @@ tern_status gpu_pipeline_begin(gpu_compiled *c, tern_error *err) {
 
 tern_status gpu_pipelines_poll(tern_device *d, bool *done, tern_error *err) {
     if (d->n_pipelines_pending > 0) d->api.InstanceProcessEvents(d->instance);
+    *done = false;
+    TERN_TRY(gpu_check(d, "compiling kernels", err));
     *done = d->n_pipelines_pending == 0;
-    return gpu_check(d, "compiling kernels", err);
+    return TERN_OK;
 }
 
 // Sleeps between polls: the threads that compile need the processor more.

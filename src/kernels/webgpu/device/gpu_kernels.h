@@ -64,25 +64,10 @@
     ROW(GPU_WIDE_GEMV2, "wide_gemv", "gemv2", "rrrww")                                             \
     ROW(GPU_WIDE_GEMV3, "wide_gemv", "gemv3", "rrrwww")                                            \
     ROW(GPU_WIDE_GEMM, "wide_gemm", "gemm", "rrrw")                                                \
-    ROW(GPU_WIDE_GEMM_MATRIX, "wide_gemm_matrix", "gemm", "rrrw")                                  \
     ROW(GPU_GEMM, "ternary_gemm_dot", "gemm", "rrrw")                                              \
-    ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
-    ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
-    ROW(GPU_GEMM_GROUPS, "ternary_gemm_groups", "gemm", "rrrw")                                    \
     ROW(GPU_FLOAT_GEMV, "float_linear", "gemv", "rww")                                             \
     ROW(GPU_FLOAT_GEMV_OPEN, "float_linear", "gemv_open", "rwwr")                                  \
     ROW(GPU_FLOAT_GEMM, "float_linear", "gemm", "rww")                                             \
-    ROW(GPU_HEAD_COPY, "head_copy", "head_copy", "rww")                                            \
-    ROW(GPU_WIDE_HEAD_COPY, "wide_head_copy", "head_copy", "rww")                                  \
-    ROW(GPU_HEAD_X, "head_x", "head_x", "wwwww")                                                   \
-    ROW(GPU_HEAD_SCREEN_DOT, "head_screen_dot", "screen", "rrrrwr")                                \
-    ROW(GPU_HEAD_SCREEN_MATRIX, "head_screen_matrix", "screen", "rrrrw")                           \
-    ROW(GPU_HEAD_SCREEN_FEW, "head_screen_few", "screen", "rrrrww")                                \
-    ROW(GPU_HEAD_LEAST, "head_pick", "head_least", "wrrw")                                         \
-    ROW(GPU_HEAD_LIST, "head_pick", "head_list", "w--ww")                                          \
-    ROW(GPU_HEAD_EXACT, "head_exact", "head_exact", "rwwr")                                        \
-    ROW(GPU_HEAD_OPEN, "head_exact", "head_open", "rwwrw")                                         \
-    ROW(GPU_WIDE_HEAD_EXACT, "wide_head_exact", "head_exact", "rwwr")                              \
     ROW(GPU_WIDE_FLOAT, "wide_float", "linear", "rww")                                             \
     ROW(GPU_WIDE_FLOAT_OPEN, "wide_float", "linear_open", "rwwr")                                  \
     ROW(GPU_NORM_LINEAR3, "ternary_token", "norm_linear3", "rrwwww")                               \
@@ -117,7 +102,6 @@
     ROW(GPU_TOP_ROW, "top", "top_row", "-ww-w")                                                    \
     ROW(GPU_TOP_LEAST, "top", "top_least", "-w-w")                                                 \
     ROW(GPU_TOP_LIST, "top", "top_list", "w--w")                                                   \
-    ROW(GPU_DRAFT, "draft", "judge_and_draft", "wwwr")                                             \
     ROW(GPU_CHAIN, "selftest", "chain", "rw")                                                      \
     ROW(GPU_FAR, "selftest", "far", "rw")                                                          \
     ROW(GPU_REVERSE, "selftest", "reverse", "rw")                                                  \
@@ -126,7 +110,26 @@
     ROW(GPU_DOTS, "selftest", "dots", "rw")                                                        \
     ROW(GPU_FMAS, "selftest", "fmas", "rw")                                                        \
     ROW(GPU_ACTIVATIONS, "selftest", "activations", "rw")
-#define GPU_KERNELS(ROW) GPU_MODEL_KERNELS(ROW) GPU_TRAIN_KERNELS(ROW)
+
+// Screened heads, matrix units, drafts of the device: not in browsers.
+#define GPU_NATIVE_KERNELS(ROW)                                                                    \
+    ROW(GPU_WIDE_GEMM_MATRIX, "wide_gemm_matrix", "gemm", "rrrw")                                  \
+    ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
+    ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
+    ROW(GPU_GEMM_GROUPS, "ternary_gemm_groups", "gemm", "rrrw")                                    \
+    ROW(GPU_HEAD_COPY, "head_copy", "head_copy", "rww")                                            \
+    ROW(GPU_WIDE_HEAD_COPY, "wide_head_copy", "head_copy", "rww")                                  \
+    ROW(GPU_HEAD_X, "head_x", "head_x", "wwwww")                                                   \
+    ROW(GPU_HEAD_SCREEN_DOT, "head_screen_dot", "screen", "rrrrwr")                                \
+    ROW(GPU_HEAD_SCREEN_MATRIX, "head_screen_matrix", "screen", "rrrrw")                           \
+    ROW(GPU_HEAD_SCREEN_FEW, "head_screen_few", "screen", "rrrrww")                                \
+    ROW(GPU_HEAD_LEAST, "head_pick", "head_least", "wrrw")                                         \
+    ROW(GPU_HEAD_LIST, "head_pick", "head_list", "w--ww")                                          \
+    ROW(GPU_HEAD_EXACT, "head_exact", "head_exact", "rwwr")                                        \
+    ROW(GPU_HEAD_OPEN, "head_exact", "head_open", "rwwrw")                                         \
+    ROW(GPU_WIDE_HEAD_EXACT, "wide_head_exact", "head_exact", "rwwr")                              \
+    ROW(GPU_DRAFT, "draft", "judge_and_draft", "wwwr")
+#define GPU_KERNELS(ROW) GPU_MODEL_KERNELS(ROW) GPU_NATIVE_KERNELS(ROW) GPU_TRAIN_KERNELS(ROW)
 
 typedef enum gpu_kernel {
 #define ROW(id, file, entry, bindings) id,

@@ -9,6 +9,11 @@
 #include "kernels/webgpu/device/gpu.h"
 
 #define PIECE_BYTES ((uint64_t)8 << 20)
+#ifdef TERN_NO_MATRIX // a browser, where one thread alone calls the engine
+#define MAY_SHARE false
+#else
+#define MAY_SHARE true
+#endif
 #define ALONE_BYTES ((uint64_t)128 << 10) // of a matrix that one thread packs
 #define SHARE_BYTES ((uint64_t)32 << 20)  // least weights that threads are started for
 #define POLL_BYTES  ((uint64_t)16 << 20)  // of the source that a poll reads
@@ -101,7 +106,8 @@ tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n
         bool is_tiled = in_slabs(&sources[i]) && find_tiling(d, &sources[i], &t);
         d->tiles_bytes_left += slab_bytes_of(d, &sources[i], is_tiled ? &t : NULL);
     }
-    if (bytes >= SHARE_BYTES && !d->team && tern_team_open(&d->team, d->n_threads, NULL) != TERN_OK)
+    if (MAY_SHARE && bytes >= SHARE_BYTES && !d->team &&
+        tern_team_open(&d->team, d->n_threads, NULL) != TERN_OK)
         d->team = NULL; // then this thread packs alone
     return TERN_OK;
 }
@@ -450,7 +456,7 @@ static tern_status packer_open(packer *p, const gpu_sending *x, tern_error *err)
 // Threads share what is in memory; from a file, a piece is read by one of them. `n`: packers that
 // there are already.
 static tern_status open_packers(const tern_device *d, gpu_sending *x, tern_error *err) {
-    bool shares = d->team && x->s->data.memory && x->s->bytes > ALONE_BYTES;
+    bool shares = MAY_SHARE && d->team && x->s->data.memory && x->s->bytes > ALONE_BYTES;
     int n = shares ? d->team->n_threads : 1;
     x->packers = tern_alloc_array(TERN_MEM_MISC, (size_t)n, sizeof *x->packers);
     if (!x->packers) return tern_fail_memory(err, (size_t)n * sizeof *x->packers);
@@ -534,7 +540,7 @@ static void do_share(void *ctx, const tern_team *team) {
 
 static tern_status run_rows(const tern_device *d, rows_job *j, tern_error *err) {
     static const tern_team alone = {.thread = 0, .n_threads = 1};
-    if (j->x->n_packers > 1)
+    if (MAY_SHARE && j->x->n_packers > 1)
         tern_team_run(d->team, do_share, j);
     else
         do_share(j, &alone);
@@ -682,11 +688,9 @@ tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_w
 
 // ---- Binding -----------------------------------------------------------------------------------
 
-static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_source *s,
+static tern_status place(tern_device *d, tern_weight *w, const tern_weight_source *s,
                          tern_error *err) {
-    TERN_TRY(sending_open(d, &w->sending, s, err));
     gpu_sending *x = w->sending;
-    w->slab_bytes = slab_bytes_of(d, s, x->is_tiled ? &x->tiling : NULL);
     if (s->on_host && !s->is_matrix) {
         x->is_done = true;
         return bind_host(w, s, err);
@@ -697,6 +701,15 @@ static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_sourc
     gpu_form form = form_of(s);
     x->is_looking = form == GPU_FORM_F16 && s->type != TERN_DTYPE_F16;
     return x->is_looking ? TERN_OK : bind_parts(d, w, s, form, err);
+}
+
+static tern_status begin(tern_device *d, tern_weight *w, const tern_weight_source *s,
+                         tern_error *err) {
+    TERN_TRY(sending_open(d, &w->sending, s, err));
+    uint64_t bytes = slab_bytes_of(d, s, w->sending->is_tiled ? &w->sending->tiling : NULL);
+    TERN_TRY(place(d, w, s, err));
+    d->tiles_bytes_left -= bytes < d->tiles_bytes_left ? bytes : d->tiles_bytes_left;
+    return TERN_OK;
 }
 
 // A table that is also the head keeps its own rows, as on the CPU, if a mode converts the head's.
@@ -749,7 +762,6 @@ static tern_status look(tern_device *d, tern_weight *w, int64_t *n_rows, tern_er
 }
 
 static void finish(tern_device *d, tern_weight *w) {
-    d->tiles_bytes_left -= w->slab_bytes;
     w->info.bytes_per_token_greedy = w->info.bytes_per_token;
     sending_close(w->sending);
     w->sending = NULL;

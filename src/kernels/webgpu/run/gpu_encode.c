@@ -143,9 +143,18 @@ static tern_status find_pipeline(gpu_compiled *c, bool *has, tern_error *err) {
                                      gpu_kernel_entry(c->what.kernel));
 }
 
+// Logits that are more than the host reads at a time come in chunks of any number of rows.
+static bool may_have_rows(const tern_instance *in, const gpu_dispatch *step) {
+    int32_t n = in->batch.n_outputs;
+    if (step->rows == GPU_ROWS_CHUNK && (n > in->plan->read_rows || n > in->plan->chunk_rows))
+        return step->rows_min <= (uint32_t)n * step->times;
+    return rows_of(in, step, 0) > 0;
+}
+
 tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err) {
     tern_plan *p = in->plan;
     *has = true;
+    if (GPU_COMPILES_LATER) return TERN_OK;
     const gpu_request *b = &in->batch;
     const gpu_shape now = {(int32_t)b->kind, b->n_tokens, b->n_chunks, b->n_outputs};
     bool is_alone = !gpu_order_has_next(in) && !b->wants.drafting, all = true, done;
@@ -159,7 +168,7 @@ tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err) {
         const gpu_dispatch *step = &p->dispatches[i];
         gpu_compiled *c = step->pipeline[in->cache];
         all &= c->handle != NULL;
-        if (!is_alone || (is_of_kind(b, step) && rows_of(in, step, 0) > 0))
+        if (!is_alone || (is_of_kind(b, step) && may_have_rows(in, step)))
             TERN_TRY(find_pipeline(c, has, err));
     }
     p->is_made[in->cache] = all && *has;
@@ -255,6 +264,11 @@ static bool encode(const tern_instance *in, gpu_encoding *e, size_t i, int32_t a
     const gpu_dispatch *step = &in->plan->dispatches[i];
     uint32_t rows = rows_of(in, step, ahead);
     if (rows == 0 || !takes_part(in, step, body)) return false;
+    if (!step->pipeline[in->cache]->handle) { // gpu_has_kernels has overlooked it
+        static const char none[] = "a kernel was not compiled";
+        gpu_remember(in->plan->device, "", (wgpu_text){none, sizeof none - 1});
+        return false;
+    }
     if (in->profile) // each dispatch has its own pass
         e->pass =
             gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel, bytes_of(in, step));
