@@ -200,7 +200,8 @@ static void fuse_add(tern_graph *g, tern_node *add) {
     for (int side = 0; side < 2; side++) {
         tern_node *made = norm_or_scale(g, add->in[side]);
         tern_vid residual = add->in[1 - side];
-        if (!made) continue;
+        // The same value for both would be two bindings of one place, which WebGPU refuses.
+        if (!made || made->in[0] == residual) continue;
         bool is_norm = made->op == TERN_OP_RMS_NORM;
         add->op = is_norm ? TERN_OP_NORM_ADD : TERN_OP_SCALE_ADD;
         add->in[0] = is_norm ? made->in[0] : residual;
