@@ -214,7 +214,7 @@ static wgpu_future play_DeviceCreateComputePipelineAsync(wgpu_device d,
     callback.callback = is_embed ? keep_embed : count_pipeline;
     return real_DeviceCreateComputePipelineAsync(d, desc, callback);
 }
-bool gpu_play_is_compiling(void) { return now.n_compiling > 0; }
+bool gpu_play_is_compiling(void) { return now.n_compiling > 0 && holding.n == 0; }
 
 static void play_ComputePassEncoderSetPipeline(wgpu_pass pass, wgpu_pipeline p) {
     now.set = p;

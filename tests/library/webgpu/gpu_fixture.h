@@ -27,7 +27,7 @@ const tern_webgpu_desc *gpu_webgpu(const gpu_play *play);
 // Of a play that holds answers back: waits until the first of those that are asked for is there,
 // and lets it through in the next call of InstanceProcessEvents. False: nothing is asked for.
 bool gpu_play_answer(void);
-// Of any play: pipelines are being compiled, which polls wait for.
+// Of any play: polls wait for pipelines that are compiled, and for no answer.
 bool gpu_play_is_compiling(void);
 // Of any play: instances and buffers that were made and not released.
 int gpu_play_n_alive(void);
