@@ -235,6 +235,8 @@ tern_status gpu_pipeline_find(tern_device *d, const gpu_pipeline *wanted, gpu_co
 tern_status gpu_pipeline_begin(gpu_compiled *c, tern_error *err);
 tern_status gpu_pipelines_poll(tern_device *d, bool *done, tern_error *err);
 tern_status gpu_pipelines_wait(tern_device *d, tern_error *err);
+// Fails if it was not made.
+tern_status gpu_pipeline_check(const gpu_compiled *c, tern_error *err);
 // All in one call.
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err);

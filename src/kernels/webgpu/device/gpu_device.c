@@ -413,6 +413,12 @@ tern_status gpu_pipelines_wait(tern_device *d, tern_error *err) {
     }
 }
 
+tern_status gpu_pipeline_check(const gpu_compiled *c, tern_error *err) {
+    if (c->handle) return TERN_OK;
+    return tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
+                     gpu_kernel_entry(c->what.kernel));
+}
+
 tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pipeline *out,
                              tern_error *err) {
     gpu_compiled *c;
@@ -421,7 +427,5 @@ tern_status gpu_pipeline_get(tern_device *d, const gpu_pipeline *wanted, wgpu_pi
     TERN_TRY(gpu_pipeline_begin(c, err));
     TERN_TRY(gpu_pipelines_wait(d, err));
     *out = c->handle;
-    return c->handle ? TERN_OK
-                     : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
-                                 gpu_kernel_entry(wanted->kernel));
+    return gpu_pipeline_check(c, err);
 }

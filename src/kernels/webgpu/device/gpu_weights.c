@@ -419,7 +419,7 @@ typedef struct gpu_sending {
     tern_ternary_kind kind;
     tiling tiling; // if is_tiled
     bool is_tiled;
-    packer *packers; // by thread; the first is open from the beginning
+    packer *packers; // by thread; NULL: no row was read yet
     int n_packers;
     void *piece; // [per_piece] tiles or rows as the kernels read them; NULL: nothing was sent yet
     int64_t per_piece;
@@ -453,8 +453,7 @@ static tern_status packer_open(packer *p, const gpu_sending *x, tern_error *err)
     return row_source_open(&p->rows, s, type_of(s), err);
 }
 
-// Threads share what is in memory; from a file, a piece is read by one of them. `n`: packers that
-// there are already.
+// Threads share what is in memory; from a file, a piece is read by one of them.
 static tern_status open_packers(const tern_device *d, gpu_sending *x, tern_error *err) {
     bool shares = MAY_SHARE && d->team && x->s->data.memory && x->s->bytes > ALONE_BYTES;
     int n = shares ? d->team->n_threads : 1;

@@ -178,10 +178,11 @@ static gpu_cache usual_cache(const tern_graph *g) {
 }
 
 tern_status gpu_compile_poll(tern_plan *p, bool *done, tern_error *err) {
-    *done = true;
-    if (GPU_COMPILES_LATER) return TERN_OK;
     gpu_cache cache = usual_cache(p->g);
-    TERN_TRY(gpu_pipelines_poll(p->device, done, err));
+    bool all;
+    *done = GPU_COMPILES_LATER;
+    if (*done) return TERN_OK;
+    TERN_TRY(gpu_pipelines_poll(p->device, &all, err));
     *done = true;
     for (size_t i = 0; *done && i < p->n_dispatches; i++) {
         const gpu_compiled *c = p->dispatches[i].pipeline[cache];

@@ -138,9 +138,7 @@ static tern_status find_pipeline(gpu_compiled *c, bool *has, tern_error *err) {
     if (c->handle) return TERN_OK;
     *has = false;
     if (!c->is_begun) return gpu_pipeline_begin(c, err);
-    return c->is_pending ? TERN_OK
-                         : tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
-                                     gpu_kernel_entry(c->what.kernel));
+    return c->is_pending ? TERN_OK : gpu_pipeline_check(c, err);
 }
 
 // Logits that are more than the host reads at a time come in chunks of any number of rows.

@@ -293,10 +293,7 @@ static tern_status add_nodes(tern_program *p, tern_error *err) {
 
 static tern_status wait_for_pipelines(const tern_program *p, tern_error *err) {
     TERN_TRY(gpu_pipelines_wait(p->device->gpu, err));
-    for (size_t i = 0; i < p->n_steps; i++)
-        if (!p->steps[i].pipeline->handle)
-            return tern_fail(err, TERN_ERR_DEVICE, "WebGPU made no pipeline for %s",
-                             gpu_kernel_entry(p->steps[i].what.kernel));
+    for (size_t i = 0; i < p->n_steps; i++) TERN_TRY(gpu_pipeline_check(p->steps[i].pipeline, err));
     return TERN_OK;
 }
 
