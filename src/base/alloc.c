@@ -69,7 +69,9 @@ static header *take_mapped(tern_mem_tag tag, size_t bytes) {
 }
 
 static header *take_heap(size_t bytes, bool clears) {
-    size_t capacity = (bytes + 63) / 64 * 64;
+    // A block of nothing has bytes too: its address would be past its end, where a leak detector
+    // does not look for the block that it belongs to.
+    size_t capacity = bytes ? (bytes + 63) / 64 * 64 : 64;
     header *h = tern_heap_take(capacity + HEADER_BYTES);
     if (!h) return NULL;
     memset(h, 0, HEADER_BYTES + (clears ? capacity : 0));
