@@ -3,16 +3,14 @@
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
 //   plan.c         what a run needs and will do, before it takes any memory
-//   lora.c         the other kind of training: an adapter for a frozen base
-//   peft.c         its checkpoint as a folder that PEFT loads
-//   pairs.c        pairs of texts, for the third kind: embedding models
-//   contrast.c     a step of those
-//   preferences.c  a step of pairs of answers; preference_loss.c: its loss
 //   train.c        the loop: batches, validation, when to write checkpoints
 //   log.c          a run's report, line by line
 //   identity.c     what identifies a run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
-//   plot.c         a log as an image
+//   data/          from texts and chats to shards of tokens, and how documents fill windows
+//   lora/          adapters for a frozen base; their checkpoint as a folder that PEFT loads
+//   pairs/         pairs of texts: embedding models, and preferences
+//   plot/          a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H
 
@@ -179,7 +177,7 @@ tern_status tern_peft_write(tern_trainer *t, tern_error *err);
 void tern_lora_put_targets(const tern_lora_base *base, tern_strbuf *out);
 uint32_t tern_lora_base_sum(const tern_lora_base *base);
 
-// ---- Embedding models (contrast.c) -------------------------------------------------------------
+// ---- Embedding models (pairs/contrast.c) -------------------------------------------------------
 
 // Called in this order: reads the shape of desc->init, if given; opens its tokenizer and the pairs;
 // says how many vectors a graph must have room for; allocates what a step needs besides graphs.
