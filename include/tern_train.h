@@ -283,8 +283,8 @@ typedef struct tern_train_desc {
     bool assistant_only; // learn only the assistant's tokens in chats; the rest is context
     // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
     // n_steps, reporting, keeping, patience, and where it is computed (device, threads,
-    // micro_tokens, bf16, comm) may differ. With another n_steps the rest follows that run's
-    // schedule.
+    // micro_tokens, gradient_checkpointing, bf16, comm) may differ. With another n_steps the rest
+    // follows that run's schedule.
     bool resume;
     const char *preset; // "nano" (default), "tiny", "micro", "small", "medium"
     tern_recipe recipe;
@@ -293,7 +293,10 @@ typedef struct tern_train_desc {
     bool separate_head; // a separate output head instead of the embedding table
     int32_t seq_len, batch_tokens; // tokens per sequence; per step (of all processes)
     int32_t micro_tokens;          // computed at once, 0: at most 4096, on a GPU 32768
-    int64_t n_steps;               // 0: 1000; a resumed run keeps its number
+    // Keep what layers read from each other; compute the rest again in the backward pass: less
+    // memory, more time, the same bits (arXiv:1604.06174).
+    bool gradient_checkpointing;
+    int64_t n_steps; // 0: 1000; a resumed run keeps its number
     tern_schedule schedule;
     tern_optimizer optimizer;
     float rate, rate_2;       // peak learning rates of the first and second stage, 0: the preset's

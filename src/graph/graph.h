@@ -417,7 +417,7 @@ tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_e
 // Merges neighbours into the ops of ops.inc's TERN_OP_FUSED rows; the numbers stay the same.
 tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 
-// ---- Training (train_graph.c, differentiate.c) -------------------------------------------------
+// ---- Training (train_graph.c, differentiate.c, recompute.c) -------------------------------------
 //
 // A training run has whole documents one after the other: row t belongs to the one that begins at
 // row starts[t] (given with the batch, as positions are in inference), and its position is t -
@@ -445,6 +445,10 @@ tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_erro
 // gets none; NULL: all do. Rounding (quantize, ternarize) has the gradient 1: the straight-through
 // estimator (arXiv:1308.3432), as in BitNet's training.
 tern_status tern_graph_differentiate(tern_graph *g, const bool *frozen, tern_error *err);
+// After it: of each layer only what other layers read is kept for the gradient, the rest is
+// computed again before it, with the same bits (recompute.c). n_forward: nodes before
+// differentiating.
+tern_status tern_graph_recompute(tern_graph *g, size_t n_forward, tern_error *err);
 // An empty graph becomes one optimizer step: clips all gradients to a common norm, updates every
 // weight of `g` that has a gradient, with moments in the states "m." and "v." NAME, and zeroes the
 // gradients. The norm's square is in the state "grad_norm2" [1], zeroed first.

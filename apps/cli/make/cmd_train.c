@@ -393,6 +393,8 @@ int cmd_train(const command *self, int argc, char **argv) {
          1 << 24},
         {0, "micro-tokens", OPTION_COUNT, &a.micro_tokens, "N",
          "computed at once (4096, on a GPU 32768)", 1},
+        {0, "gradient-checkpointing", OPTION_FLAG, &d.gradient_checkpointing, NULL,
+         "compute activations inside layers again: less memory, the same bits"},
         {0, "schedule", OPTION_CHOICE, &a.schedule, "auto|two-stage|cosine|constant",
          "of the rate (ternary: two-stage, float: cosine)"},
         {0, "optimizer", OPTION_CHOICE, &a.optimizer, "adamw|adamw8bit|muon",

@@ -129,6 +129,7 @@ class TrainOptions(TypedDict, total=False):
     seq_len: Optional[int]  # tokens of a sequence
     batch_tokens: Optional[int]  # of a step
     micro_tokens: Optional[int]  # computed at once
+    gradient_checkpointing: Optional[bool]  # activations inside layers are computed again: less memory
     schedule: Optional[Literal["auto", "two-stage", "cosine", "constant"]]
     optimizer: Optional[Literal["adamw", "adamw8bit", "muon"]]
     rate: Optional[float]  # peak learning rates of both stages
