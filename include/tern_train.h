@@ -198,6 +198,7 @@ typedef struct tern_train_event {
     // above 0.
     double reward_margin, reward_accuracy;
     const char *checkpoint; // just written, or NULL
+    const char *prompt, *sample; // of sample_prompts, as the model read it, and its answer; or NULL
     // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless
     // no_best is set best.gguf gets the weights of that step.
     double best_valid_loss;
@@ -307,6 +308,13 @@ typedef struct tern_train_desc {
     tern_packing packing;
     int32_t log_every, valid_every, valid_tokens, checkpoint_every; // 0: 10, 250, 65536, 500
     int32_t keep;                                                   // checkpoints, 0: 2
+    // Texts for the model to continue, one a line; in a .jsonl file {"prompt": ...}, or chats as
+    // tern_chat_format_json takes them; at most 64. Before the first step and every sample_every
+    // (0: valid_every) it says sample_tokens (0: 64) of the likeliest tokens to each, in events and
+    // the log. Not for embedding models.
+    const char *sample_prompts; // NULL: none
+    int32_t sample_every, sample_tokens;
+    bool tensorboard; // the log also as a file of events in `out`, for TensorBoard
     // Stops after this number of validations without a lower loss, as at n_steps; 0: never.
     int32_t early_stopping_patience;
     bool no_best; // do not keep the weights with the least loss of held-out text as best.gguf

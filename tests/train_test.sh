@@ -105,12 +105,13 @@ says 'another process'
 ends 0 "$tern" train plot "$dir/long/log.jsonl" -o "$dir/loss.svg"
 there "$dir/loss.svg"
 ends 0 "$tern" train plot "$dir/long/log.jsonl" -o "$dir/loss.csv"
-same "$(head -n 1 "$dir/loss.csv")" "log,split,tokens,loss" "a table's first line"
-grep -q '^".*/long/log.jsonl",train,2560,[0-9.]*$' "$dir/loss.csv" || wrong "a row of $(head -n 3 "$dir/loss.csv")"
+same "$(head -n 1 "$dir/loss.csv")" "log,step,tokens,valid_loss,minus,zero,plus,loss,rate,grad_norm,tokens_per_second" \
+    "a table's first line"
+grep -q '^".*/long/log.jsonl",10,2560,,,,,[0-9.]*,[-0-9.e]*,[0-9.]*,[0-9]*$' "$dir/loss.csv" || wrong "a row of $(head -n 3 "$dir/loss.csv")"
 fails 1 'l.png: a plot is an image, .svg, or a table, .csv; there is no writer for .png' \
     "$tern" train plot "$dir/long/log.jsonl" -o "$dir/l.png"
 kill -INT $run
-await 'stopping after this step, writing a checkpoint; once more to stop at once' "$dir/long.err"
+await 'stopping, writing a checkpoint; once more to stop at once' "$dir/long.err"
 wait $run
 stopped=$?
 n=$((n + 1))

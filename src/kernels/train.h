@@ -55,6 +55,9 @@ typedef struct tern_train_batch {
     // the run.
     void (*on_array)(void *user, tern_train_array *array);
     void *user;
+    // The CPU may stop after the current product, with TERN_ERR_CANCELLED, when the calling thread
+    // is to (tern_cancel); gradients and the loss are then partly added to. Not for an optimizer.
+    bool can_stop;
 } tern_train_batch;
 
 // What programs take of the device's memory: each its own bytes, and all together the largest of

@@ -120,7 +120,7 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
 
 // The run's progress.
 typedef struct progress {
-    int64_t step, n_steps, steps_in_loss, scored_in_loss;
+    int64_t step, n_steps, steps_in_loss, scored_in_loss, reports_due;
     tern_train_best best;
 } progress;
 
@@ -128,18 +128,22 @@ typedef struct progress {
 static uint32_t sum_state(const progress *p, tern_str run) {
     const int64_t numbers[] = {p->step, p->n_steps, p->steps_in_loss, p->scored_in_loss};
     uint32_t sum = tern_crc32(tern_crc32(0, numbers, sizeof numbers), run.ptr, run.len);
+    if (p->reports_due) sum = tern_crc32(sum, &p->reports_due, sizeof p->reports_due);
     if (!p->best.is_known) return sum;
     const int64_t best[] = {p->best.step, p->best.n_since};
     return tern_crc32(tern_crc32(sum, best, sizeof best), &p->best.loss, sizeof p->best.loss);
 }
 
 static tern_status put_state(const tern_trainer *t, tern_gguf_writer *w, tern_str run) {
-    progress p = {t->step, t->desc.n_steps, t->steps_in_loss, t->scored_in_loss, t->best};
+    progress p = {t->step,           t->desc.n_steps, t->steps_in_loss,
+                  t->scored_in_loss, t->reports_due,  t->best};
     TERN_TRY(tern_gguf_put_int(w, "tern.train.step", TERN_META_I64, p.step));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.n_steps", TERN_META_I64, p.n_steps));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.steps_in_loss", TERN_META_I64, p.steps_in_loss));
     TERN_TRY(tern_gguf_put_int(w, "tern.train.scored_in_loss", TERN_META_I64, p.scored_in_loss));
     TERN_TRY(tern_gguf_put_str(w, "tern.train.run", run));
+    if (p.reports_due)
+        TERN_TRY(tern_gguf_put_int(w, "tern.train.reports_due", TERN_META_I64, p.reports_due));
     if (p.best.is_known) {
         TERN_TRY(tern_gguf_put_f32(w, "tern.train.best_valid_loss", p.best.loss));
         TERN_TRY(tern_gguf_put_int(w, "tern.train.best_step", TERN_META_I64, p.best.step));
@@ -291,8 +295,8 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
     return status;
 }
 
-tern_status tern_checkpoint_write_best(tern_trainer *t, tern_error *err) {
-    char *path = tern_path_join(t->desc.out, "best.gguf");
+tern_status tern_checkpoint_write_weights(tern_trainer *t, const char *name, tern_error *err) {
+    char *path = tern_path_join(t->desc.out, name);
     uint32_t *sums = NULL;
     size_t n_sums;
     tern_status status = path ? TERN_OK : tern_fail_memory(err, strlen(t->desc.out));
@@ -318,6 +322,8 @@ static tern_status read_state(const tern_trainer *t, const tern_file *file, int6
         return tern_fail(err, TERN_ERR_FORMAT,
                          "%s does not say which run it is of, and how far it is", file->path);
     double loss;
+    p->reports_due = 0;
+    tern_file_meta_int(file, "tern.train.reports_due", &p->reports_due); // or there are none
     p->best = (tern_train_best){0};
     p->best.is_known = tern_file_meta_float(file, "tern.train.best_valid_loss", &loss) &&
                        tern_file_meta_int(file, "tern.train.best_step", &p->best.step) &&
@@ -393,6 +399,7 @@ static tern_status load(tern_trainer *t, const tern_file *file, const tern_file 
     t->step = p->step;
     t->best = p->best;
     t->steps_in_loss = (int32_t)p->steps_in_loss;
+    t->reports_due = (int32_t)p->reports_due & TERN_DUE_ALL;
     t->scored_in_loss = p->scored_in_loss;
     tern_train_set_steps(&t->desc, t->wished_steps ? t->wished_steps : p->n_steps,
                          t->wished_warmup);
@@ -439,7 +446,7 @@ tern_status tern_checkpoint_check_best(tern_trainer *t, tern_error *err) {
     }
     tern_status status = TERN_OK;
     if (t->best.is_known && t->best.step == t->step && t->step > 0 && !t->desc.no_best)
-        status = tern_checkpoint_write_best(t, err);
+        status = tern_checkpoint_write_weights(t, "best.gguf", err);
     else if (is_there && !(t->best.is_known && step == t->best.step))
         tern_file_remove(path);
     tern_free(path);

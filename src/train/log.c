@@ -8,12 +8,17 @@
 #include "base/alloc.h"
 #include "base/lines.h"
 #include "base/os/os_file.h"
+#include "train/plot/plot.h"
 #include "train/trainer.h"
 
 struct tern_train_log {
     char *path;
     int fd;
-    tern_strbuf line; // being built
+    tern_strbuf line;      // being built
+    tern_tfevents *events; // the same for TensorBoard, NULL: not wanted
+    int64_t step;          // of the line
+    bool is_valid;         // the line is of held-out text
+    tern_strbuf tag;
 };
 
 // ---- Lines -------------------------------------------------------------------------------------
@@ -25,18 +30,47 @@ static tern_status write_line(tern_train_log *log, tern_error *err) {
 
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t) {
     tern_strbuf_clear(&log->line);
+    log->step = t->step;
+    log->is_valid = false;
     bool pairs = tern_trainer_has_pairs(t);
     tern_strbuf_printf(&log->line, "{\"step\":%lld,\"%s\":%lld", (long long)t->step,
                        pairs ? "pairs" : "tokens",
                        (long long)t->step * (pairs ? t->desc.batch_pairs : t->desc.batch_tokens));
 }
 
+// The names that TensorBoard shows are those of transformers: "train/loss", "eval/loss".
+static void tag_number(tern_train_log *log, const char *key, double value) {
+    static const char valid[] = "valid_";
+    if (!log->events) return;
+    bool is_valid = strncmp(key, valid, sizeof valid - 1) == 0;
+    log->is_valid |= is_valid;
+    tern_strbuf_clear(&log->tag);
+    tern_strbuf_puts(&log->tag, log->is_valid ? "eval/" : "train/");
+    tern_strbuf_puts(&log->tag, strcmp(key, "rate") == 0 ? "learning_rate"
+                                : is_valid               ? key + sizeof valid - 1
+                                                         : key);
+    tern_tfevents_number(log->events, tern_strbuf_text(&log->tag), value);
+}
+
 void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value) {
+    tag_number(log, key, value);
     tern_strbuf_printf(&log->line, ",\"%s\":", key);
     if (isfinite(value))
         tern_strbuf_printf(&log->line, "%.*g", digits, value);
     else
         tern_strbuf_puts(&log->line, "null"); // JSON has no NaN
+}
+
+void tern_train_log_sample(tern_train_log *log, const char *prompt, const char *text) {
+    tern_strbuf_puts(&log->line, ",\"prompt\":");
+    tern_strbuf_json(&log->line, prompt, strlen(prompt));
+    tern_strbuf_puts(&log->line, ",\"sample\":");
+    tern_strbuf_json(&log->line, text, strlen(text));
+    if (!log->events) return;
+    tern_strbuf_clear(&log->tag);
+    tern_strbuf_puts(&log->tag, "samples/");
+    tern_strbuf_puts(&log->tag, prompt);
+    tern_tfevents_text(log->events, tern_strbuf_text(&log->tag), text);
 }
 
 void tern_train_log_numbers(tern_train_log *log, const char *key, const double *values, size_t n) {
@@ -48,7 +82,9 @@ void tern_train_log_numbers(tern_train_log *log, const char *key, const double *
 
 tern_status tern_train_log_end(tern_train_log *log, tern_error *err) {
     tern_strbuf_puts(&log->line, "}\n");
-    return log->line.failed ? tern_fail_memory(err, log->line.len) : write_line(log, err);
+    if (log->line.failed || log->tag.failed) return tern_fail_memory(err, log->line.len);
+    TERN_TRY(write_line(log, err));
+    return tern_tfevents_flush(log->events, log->step, err);
 }
 
 // ---- Opening -----------------------------------------------------------------------------------
@@ -107,6 +143,8 @@ static tern_status open_log(tern_train_log *log, const tern_trainer *t, bool kee
     *n_dropped = m.n_dropped;
     if (!keep) m.n_keep = 0;
     TERN_TRY(tern_file_open_log(&log->fd, log->path, m.n_keep, false, err));
+    int64_t first = t->step > 0 ? t->step + 1 : 0; // to be written again
+    if (t->desc.tensorboard) TERN_TRY(tern_tfevents_open(&log->events, t->desc.out, first, err));
     return write_head(log, t, m.n_keep == 0, err);
 }
 
@@ -128,7 +166,9 @@ tern_status tern_train_log_open(tern_train_log **out, const tern_trainer *t, boo
 void tern_train_log_close(tern_train_log *log) {
     if (!log) return;
     if (log->fd >= 0) tern_fd_close(log->fd);
+    tern_tfevents_close(log->events);
     tern_strbuf_free(&log->line);
+    tern_strbuf_free(&log->tag);
     tern_free(log->path);
     tern_free(log);
 }

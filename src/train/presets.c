@@ -71,6 +71,8 @@ static void settle_optimizer(tern_train_desc *d, const tern_train_preset *p) {
     DEFAULT(d->log_every, 10);
     DEFAULT(d->valid_every, 250);
     DEFAULT(d->valid_tokens, 65536);
+    DEFAULT(d->sample_every, d->valid_every);
+    DEFAULT(d->sample_tokens, 64);
     DEFAULT(d->checkpoint_every, 500);
     DEFAULT(d->keep, 2);
 }
@@ -96,6 +98,8 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
                   {"valid_tokens", d->valid_tokens},
                   {"checkpoint_every", d->checkpoint_every},
                   {"keep", d->keep},
+                  {"sample_every", d->sample_every},
+                  {"sample_tokens", d->sample_tokens},
                   {"early_stopping_patience", d->early_stopping_patience},
                   {"batch_pairs", d->batch_pairs},
                   {"valid_pairs", d->valid_pairs}};
@@ -118,6 +122,10 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
             (double)d->beta, (double)d->label_smoothing);
     if (d->label_smoothing > 0 && d->loss > TERN_LOSS_DPO)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: label smoothing is of the loss dpo alone");
+    if (d->pairs && d->sample_prompts)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: sample_prompts are for language models: an embedding model says "
+                         "nothing");
     if (d->pairs && d->packing)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: packing is for documents, not for pairs");
     if ((unsigned)d->recipe > TERN_RECIPE_LLAMA || (unsigned)d->schedule > TERN_SCHEDULE_CONSTANT)

@@ -1,11 +1,4 @@
-// The training loop.
-//
-// A step: its sequences are computed in runs of micro_tokens, whose gradients add up; the ranks of
-// a group sum theirs; AdamW updates the weights. The sequences of a step depend on its number
-// alone, so that a resumed run continues with the same ones.
-//
-// A document begins with the end token of the previous one in the text. So the token after it is
-// learnt too, and the end token serves as the beginning of a text when the model runs.
+// The training loop: steps, and what is measured, told and written between them.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,15 +6,14 @@
 #include "base/cancel.h"
 #include "base/os/os_time.h"
 #include "base/os/os_file.h"
-#include "train/data/data.h"
 #include "train/trainer.h"
 
 typedef struct loop {
     tern_trainer *t;
     tern_train_log *log; // of rank 0, else NULL
-    bool failed_sum;     // of the group, in a callback
     bool stopped;        // requested by the caller
     bool is_best;        // the weights, by the last validation, and they are to be kept
+    float loss;          // in the slot "loss", before what may be stopped within
     double begun;        // seconds, when the last log line was written
     int64_t step_begun;
     tern_error *err;
@@ -30,155 +22,6 @@ typedef struct loop {
 static int ranks(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->size : 1; }
 static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->rank : 0; }
 
-// ---- Batches -----------------------------------------------------------------------------------
-
-// at: the epoch, and the sequence's number in it.
-tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[2], int32_t row,
-                              int64_t *n_scored, tern_error *err) {
-    TERN_TRY(tern_token_set_sequence(set, at[0], at[1], t->sequence, t->marks, err));
-    int32_t in_run = row % t->desc.micro_tokens, start = in_run, *targets = t->targets + row;
-    for (int32_t i = 0; i < t->desc.seq_len; i++) {
-        bool marked = t->marks[i] & TERN_TOKEN_BEGINS,
-             follows = !(t->marks[i + 1] & TERN_TOKEN_BEGINS);
-        bool begins = t->begins_by_marks ? marked : t->sequence[i] == t->end_id;
-        begins |= (t->marks[i] & TERN_TOKEN_PADDING) != 0; // each its own, the cheapest
-        bool scored = !(t->marks[i + 1] & (TERN_TOKEN_UNSCORED | TERN_TOKEN_PADDING)) &&
-                      (follows || !t->begins_by_marks);
-        if (begins) start = in_run + i;
-        t->ids[row + i] = t->sequence[i];
-        targets[i] = scored ? t->sequence[i + 1] : -1;
-        t->starts[row + i] = start;
-    }
-    if (t->assistant)
-        tern_assistant_mask(t->assistant, t->sequence, t->marks, t->desc.seq_len, targets);
-    for (int32_t i = 0; i < t->desc.seq_len; i++) *n_scored += targets[i] >= 0;
-    return TERN_OK;
-}
-
-// This rank's sequences of a step.
-static tern_status fill_step(tern_trainer *t, int64_t step, int64_t *n_scored, tern_error *err) {
-    uint64_t per_step = (uint64_t)(t->desc.batch_tokens / t->desc.seq_len);
-    uint64_t n = tern_token_set_n_sequences(t->data), n_ranks = (uint64_t)ranks(t);
-    for (uint64_t k = 0; k < per_step / n_ranks; k++) {
-        uint64_t at = (uint64_t)step * per_step + k * n_ranks + (uint64_t)rank(t);
-        uint64_t of[2] = {at / n, at % n};
-        TERN_TRY(tern_trainer_fill(t, t->data, of, (int32_t)k * t->desc.seq_len, n_scored, err));
-    }
-    return TERN_OK;
-}
-
-static tern_train_batch batch_of(const tern_trainer *t, int32_t first, int32_t n_tokens) {
-    return (tern_train_batch){.n_tokens = n_tokens,
-                              .ids = t->ids + first,
-                              .targets = t->targets + first,
-                              .starts = t->starts + first};
-}
-
-// ---- A step ------------------------------------------------------------------------------------
-
-// Called when a gradient is complete on this rank: its sum over the group begins while others are
-// computed.
-static void sum_array(void *user, tern_train_array *array) {
-    loop *l = user;
-    tern_trainer *t = l->t;
-    for (size_t i = 0; i < t->n_slots; i++) {
-        const tern_slot *s = &t->slots[i];
-        if (s->array != array || strncmp(s->name, "grad.", 5) != 0) continue;
-        if (!t->desc.comm->sum_begin(t->desc.comm->self, t->backend->host(array),
-                                     s->n_rows * s->n_cols))
-            l->failed_sum = true;
-    }
-}
-
-// The same for a device whose arrays are not in the host's memory, after the run.
-static tern_status sum_over_host(loop *l, const tern_slot *s) {
-    tern_trainer *t = l->t;
-    uint64_t n = s->n_rows * s->n_cols;
-    float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
-    if (!data) return tern_fail_memory(l->err, n * sizeof *data);
-    tern_status status = t->backend->read(s->array, 0, n, data, l->err);
-    if (status == TERN_OK) {
-        l->failed_sum |= !t->desc.comm->sum_begin(t->desc.comm->self, data, n) ||
-                         !t->desc.comm->sum_finish(t->desc.comm->self);
-        status = t->backend->write(s->array, 0, n, data, l->err);
-    }
-    tern_free(data);
-    return status;
-}
-
-static bool has_host(const tern_trainer *t) {
-    return t->backend->host && t->backend->host(t->slots[0].array);
-}
-
-// Replaces each rank's number by the sum over all.
-static tern_status sum_number(loop *l, float *x) {
-    const tern_comm *c = l->t->desc.comm;
-    if (ranks(l->t) == 1) return TERN_OK;
-    if (c->sum_begin(c->self, x, 1) && c->sum_finish(c->self)) return TERN_OK;
-    return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
-}
-
-// Tokens that the group scores in a step; floats count exactly up to 2^24.
-static tern_status count_scored(loop *l, int64_t *n) {
-    float count = (float)*n;
-    if (!tern_trainer_masks(l->t)) *n = l->t->desc.batch_tokens;
-    if (!tern_trainer_masks(l->t) || ranks(l->t) == 1) return TERN_OK;
-    TERN_TRY(sum_number(l, &count));
-    *n = (int64_t)count;
-    return TERN_OK;
-}
-
-// The gradients of a step of tokens.
-static tern_status add_gradients(loop *l, int64_t *n_all) {
-    tern_trainer *t = l->t;
-    int32_t n_runs = t->desc.batch_tokens / t->desc.micro_tokens / ranks(t);
-    bool group = ranks(t) > 1;
-    int64_t n_scored = 0;
-    TERN_TRY(fill_step(t, t->step, &n_scored, l->err));
-    TERN_TRY(count_scored(l, &n_scored));
-    for (int32_t run = 0; run < n_runs; run++) {
-        tern_train_batch b = batch_of(t, run * t->desc.micro_tokens, t->desc.micro_tokens);
-        b.loss_scale = n_scored > 0 ? 1.0f / (float)n_scored : 0;
-        if (group && run == n_runs - 1 && has_host(t)) {
-            b.on_array = sum_array;
-            b.user = l;
-        }
-        TERN_TRY(t->backend->run(t->train.program, &b, l->err));
-    }
-    for (size_t i = 0; group && !has_host(t) && i < t->n_slots; i++)
-        if (strncmp(t->slots[i].name, "grad.", 5) == 0) TERN_TRY(sum_over_host(l, &t->slots[i]));
-    if (group && has_host(t) && !t->desc.comm->sum_finish(t->desc.comm->self)) l->failed_sum = true;
-    if (l->failed_sum)
-        return tern_fail(l->err, TERN_ERR_IO, "train: another process of the group was lost");
-    *n_all = n_scored;
-    return TERN_OK;
-}
-
-static tern_status run_step(loop *l) {
-    tern_trainer *t = l->t;
-    int64_t step = t->step + 1, n_scored = 1; // with pairs, the loss is already a mean
-    if (t->preferring)
-        TERN_TRY(tern_preferring_step(t, l->err));
-    else
-        TERN_TRY(t->contrastive ? tern_contrastive_step(t, l->err) : add_gradients(l, &n_scored));
-    tern_train_batch b = batch_of(t, 0, 0);
-    b.rate = tern_train_rate(&t->desc, step);
-    b.decay = tern_train_decay(&t->desc, step);
-    b.beta1 = 0.9f;
-    b.beta2 = 0.95f;
-    b.eps = 1e-8f;
-    b.momentum = 0.95f;
-    b.clip = t->desc.clip;
-    b.step = step;
-    TERN_TRY(t->backend->run(t->update.program, &b, l->err));
-    t->step = step;
-    t->steps_in_loss++;
-    t->scored_in_loss += n_scored;
-    return TERN_OK;
-}
-
-// ---- What is measured --------------------------------------------------------------------------
-
 static tern_status read_number(tern_trainer *t, const char *name, bool clear, float *out,
                                tern_error *err) {
     float zero = 0;
@@ -186,6 +29,22 @@ static tern_status read_number(tern_trainer *t, const char *name, bool clear, fl
     TERN_TRY(t->backend->read(s->array, 0, 1, out, err));
     return clear ? t->backend->write(s->array, 0, 1, &zero, err) : TERN_OK;
 }
+
+// Where nothing is stopped within, nothing has to be kept: reading would wait for the device.
+static tern_status keep_loss(loop *l) {
+    return tern_trainer_has_host(l->t) ? read_number(l->t, "loss", false, &l->loss, l->err)
+                                       : TERN_OK;
+}
+
+static tern_status run_step(loop *l) {
+    tern_trainer *t = l->t;
+    int64_t step = t->step + 1;
+    TERN_TRY(keep_loss(l));
+    return tern_trainer_step(t, tern_train_rate(&t->desc, step), tern_train_decay(&t->desc, step),
+                             l->err);
+}
+
+// ---- What is measured --------------------------------------------------------------------------
 
 // Mean loss of the first valid_tokens of the held-out text, in order; the ranks share the work.
 static tern_status validate(loop *l, double *loss) {
@@ -204,14 +63,14 @@ static tern_status validate(loop *l, double *loss) {
             TERN_TRY(tern_trainer_fill(t, t->valid, of, row, &n_scored, l->err));
             row += t->desc.seq_len;
         }
-        tern_train_batch b = batch_of(t, 0, row);
-        TERN_TRY(t->backend->run(t->score.program, &b, l->err));
+        tern_train_batch b = tern_trainer_batch(t, 0, row);
+        TERN_TRY(tern_trainer_run(t, &t->score, &b, l->err));
     }
     TERN_TRY(read_number(t, "loss", false, &found, l->err));
     TERN_TRY(t->backend->write(sum->array, 0, 1, &before, l->err));
     float count = (float)n_scored;
-    TERN_TRY(sum_number(l, &found));
-    TERN_TRY(sum_number(l, &count));
+    TERN_TRY(tern_trainer_sum(l->t, &found, l->err));
+    TERN_TRY(tern_trainer_sum(l->t, &count, l->err));
     *loss = count > 0 ? (double)found / (double)count : NAN;
     if (count == 0 || isfinite(*loss)) return TERN_OK;
     return tern_fail(l->err, TERN_ERR_DEVICE,
@@ -299,7 +158,7 @@ static tern_status fail_loss(const loop *l, double loss) {
     const tern_trainer *t = l->t;
     long long first = (long long)l->step_begun + 1, last = (long long)t->step;
     char steps[64];
-    if (has_host(t) || first == last)
+    if (tern_trainer_has_host(t) || first == last)
         snprintf(steps, sizeof steps, "at step %lld", last);
     else
         snprintf(steps, sizeof steps, "in one of the steps %lld to %lld", first, last);
@@ -322,7 +181,7 @@ static tern_status log_step(loop *l) {
     float loss, norm2;
     TERN_TRY(read_number(t, "loss", true, &loss, l->err));
     TERN_TRY(read_number(t, "grad_norm2", false, &norm2, l->err));
-    TERN_TRY(sum_number(l, &loss));
+    TERN_TRY(tern_trainer_sum(l->t, &loss, l->err));
     e.loss = t->scored_in_loss > 0 ? (double)loss / (double)t->scored_in_loss : 0;
     e.grad_norm = sqrt((double)norm2);
     if (t->preferring) tern_preferring_last(t, &e.reward_margin, &e.reward_accuracy);
@@ -407,12 +266,31 @@ static tern_status log_valid(loop *l) {
     return TERN_OK;
 }
 
+static tern_status take_sample(void *user, const char *prompt, const char *text, tern_error *err) {
+    loop *l = user;
+    tern_train_event e = event_now(l->t);
+    tern_train_log_begin(l->log, l->t);
+    tern_train_log_sample(l->log, prompt, text);
+    TERN_TRY(tern_train_log_end(l->log, err));
+    e.prompt = prompt;
+    e.sample = text;
+    tell(l, &e);
+    return TERN_OK;
+}
+
+static tern_status log_samples(loop *l) {
+    double begun = tern_seconds();
+    if (rank(l->t) == 0) TERN_TRY(tern_samples_make(l->t, take_sample, l, l->err));
+    l->begun += tern_seconds() - begun; // does not count as training time
+    return TERN_OK;
+}
+
 // A device runs behind the host: the loss is not read from it, and its time is unknown.
 static tern_status tell_step(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
     tern_train_event e = event_now(t);
-    if (has_host(t)) {
+    if (tern_trainer_has_host(t)) {
         float loss;
         TERN_TRY(read_number(t, "loss", false, &loss, l->err));
         if (!isfinite(loss)) return log_step(l);
@@ -474,31 +352,83 @@ static tern_status begin(loop *l) {
     return TERN_OK;
 }
 
+// The reports of this step that are still to be made.
+static int32_t find_due(const tern_trainer *t, bool last) {
+    const tern_train_desc *d = &t->desc;
+    bool first = t->step == 0;
+    int32_t due = 0;
+    if (validates(t) && (first || last || t->step % d->valid_every == 0)) due |= TERN_DUE_VALID;
+    if (t->samples && (first || last || t->step % d->sample_every == 0)) due |= TERN_DUE_SAMPLES;
+    return due;
+}
+
+static tern_status report(loop *l) {
+    tern_trainer *t = l->t;
+    TERN_TRY(keep_loss(l));
+    if (t->reports_due & TERN_DUE_VALID) TERN_TRY(log_valid(l));
+    t->reports_due &= ~TERN_DUE_VALID;
+    if (t->reports_due & TERN_DUE_SAMPLES) TERN_TRY(log_samples(l));
+    t->reports_due = 0;
+    return TERN_OK;
+}
+
+static tern_status write_best(loop *l) {
+    bool is_best = l->is_best;
+    l->is_best = false;
+    return is_best ? tern_checkpoint_write_weights(l->t, "best.gguf", l->err) : TERN_OK;
+}
+
+// One step, and what is told of it.
+static tern_status next_step(loop *l, bool *last) {
+    tern_trainer *t = l->t;
+    TERN_TRY(run_step(l));
+    TERN_TRY(tell_step(l));
+    *last = t->step == t->desc.n_steps;
+    if (t->step % t->desc.log_every == 0 || *last) TERN_TRY(log_step(l));
+    t->reports_due = find_due(t, *last);
+    return report(l);
+}
+
+// After a request to stop, which may have come within a step: then the weights are still those of
+// the step before, and what was added to the loss is taken back. Reports that were stopped are made
+// when the run is resumed.
+static tern_status stop(loop *l) {
+    tern_trainer *t = l->t;
+    if (tern_trainer_has_host(t))
+        TERN_TRY(t->backend->write(tern_trainer_slot(t, "loss")->array, 0, 1, &l->loss, l->err));
+    if (t->step == 0)
+        return tern_fail(l->err, TERN_ERR_CANCELLED,
+                         "train: stopped before the end of the first step");
+    TERN_TRY(checkpoint(l));
+    TERN_TRY(write_best(l));
+    return tern_fail(l->err, TERN_ERR_CANCELLED,
+                     "train: stopped after step %lld of %lld; resume goes on from there",
+                     (long long)t->step, (long long)t->desc.n_steps);
+}
+
 static tern_status run(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
     TERN_TRY(begin(l));
     if (ends_early(t)) tell_end(l); // a run that had ended
-    if (validates(t) && t->step == 0) TERN_TRY(log_valid(l));
-    while (t->step < d->n_steps && !ends_early(t)) {
-        TERN_TRY(run_step(l));
-        TERN_TRY(tell_step(l));
-        bool last = t->step == d->n_steps;
-        if (t->step % d->log_every == 0 || last) TERN_TRY(log_step(l));
-        if (validates(t) && (t->step % d->valid_every == 0 || last)) TERN_TRY(log_valid(l));
-        float stop = l->stopped; // one rank's stop stops all
-        TERN_TRY(sum_number(l, &stop));
-        bool stopping = stop > 0;
+    if (t->step == 0) t->reports_due = find_due(t, false);
+    tern_status status = report(l);
+    if (status == TERN_OK) status = write_best(l);
+    while (status == TERN_OK && t->step < d->n_steps && !ends_early(t)) {
+        bool last = false;
+        status = next_step(l, &last);
+        if (status != TERN_OK) break;
+        float wish = l->stopped; // one rank's stop stops all
+        TERN_TRY(tern_trainer_sum(l->t, &wish, l->err));
         last |= ends_early(t);
-        if (t->step % d->checkpoint_every == 0 || last || stopping) TERN_TRY(checkpoint(l));
-        if (l->is_best) TERN_TRY(tern_checkpoint_write_best(t, l->err));
-        l->is_best = false;
-        if (stopping && !last)
-            return tern_fail(l->err, TERN_ERR_CANCELLED,
-                             "train: stopped after step %lld of %lld; resume goes on from there",
-                             (long long)t->step, (long long)d->n_steps);
+        if (wish > 0 && !last) {
+            TERN_TRY(keep_loss(l));
+            return stop(l);
+        }
+        if (t->step % d->checkpoint_every == 0 || last) TERN_TRY(checkpoint(l));
+        status = write_best(l);
     }
-    return TERN_OK;
+    return status == TERN_ERR_CANCELLED ? stop(l) : status;
 }
 
 // A run that failed before its first line leaves nothing to lose.

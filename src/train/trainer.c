@@ -216,6 +216,17 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
     return TERN_OK;
 }
 
+bool tern_trainer_has_host(const tern_trainer *t) {
+    return t->backend->host && t->backend->host(t->slots[0].array);
+}
+
+tern_status tern_trainer_run(tern_trainer *t, const tern_train_program *p, tern_train_batch *b,
+                             tern_error *err) {
+    bool alone = !t->desc.comm || t->desc.comm->size == 1;
+    b->can_stop = p != &t->update && alone && tern_trainer_has_host(t);
+    return t->backend->run(p->program, b, err);
+}
+
 // ---- First weights -----------------------------------------------------------------------------
 
 bool tern_all_finite(const float *x, uint64_t n) {
@@ -362,6 +373,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_lora_close(t->base);
     tern_contrastive_close(t->contrastive);
     tern_preferring_close(t->preferring);
+    tern_samples_close(t->samples);
     tern_assistant_close(t->assistant);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);
@@ -435,6 +447,7 @@ tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
     if (!t->arch) choose_arch(t);
+    if (desc->sample_prompts) TERN_TRY_GOTO(tern_samples_open(t, err));
     TERN_TRY_GOTO(open_data(t, err));
     if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));
     TERN_TRY_GOTO(open_device(t, err));

@@ -3,8 +3,10 @@
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device, first weights
 //   plan.c         what a run needs and will do, before it takes any memory
-//   train.c        the loop: batches, validation, when to write checkpoints
+//   step.c         a step: batches, gradients, the sum over a group, the update
+//   train.c        the loop: validation, what is told, when to write checkpoints
 //   log.c          a run's report, line by line
+//   samples.c      what the model says meanwhile
 //   identity.c     what identifies a run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
 //   data/          from texts and chats to shards of tokens, and how documents fill windows
@@ -49,6 +51,7 @@ float tern_train_decay(const tern_train_desc *d, int64_t step);
 
 typedef struct tern_assistant tern_assistant; // train/data/data.h
 typedef struct tern_lora_base tern_lora_base;
+typedef struct tern_train_samples tern_train_samples;
 typedef struct tern_contrastive tern_contrastive;
 typedef struct tern_preferring tern_preferring;
 
@@ -77,6 +80,9 @@ typedef struct tern_train_best {
     int64_t step, n_since;
     bool is_known;
 } tern_train_best;
+// Reports that a step owes. A run that is stopped while it makes them has them in its checkpoint.
+enum { TERN_DUE_VALID = 1, TERN_DUE_SAMPLES = 2, TERN_DUE_ALL = 3 };
+
 // Takes the next validation; true: it is the best one.
 bool tern_train_best_take(tern_train_best *b, int64_t step, double loss);
 
@@ -108,6 +114,8 @@ typedef struct tern_trainer {
     int64_t step;                    // steps done
     int64_t n_damaged;               // damaged checkpoints skipped on resume
     tern_train_best best;            // of the validations so far
+    int32_t reports_due;             // TERN_DUE_..., of the last step: not made yet
+    tern_train_samples *samples;     // NULL: none
     int32_t steps_in_loss;           // steps summed in the array "loss"
     int64_t scored_in_loss;          // scored tokens in it
     int32_t *ids, *targets, *starts; // of this process' part of a step
@@ -131,6 +139,11 @@ tern_status tern_trainer_read_init(tern_trainer *t, tern_error *err);
 // Keeps the chat template of a tokenizer's folder; a GGUF has it in it.
 tern_status tern_trainer_take_template(tern_trainer *t, const tern_file *file, tern_error *err);
 tern_slot *tern_trainer_slot(tern_trainer *t, const char *name); // NULL: none
+// Runs one of the three programs. Where arrays are in the host's memory and no other process waits,
+// all but the update stop within it when this thread is cancelled.
+tern_status tern_trainer_run(tern_trainer *t, const tern_train_program *p, tern_train_batch *b,
+                             tern_error *err);
+bool tern_trainer_has_host(const tern_trainer *t); // arrays are in the host's memory
 // Initial weights: normal with deviation 0.02 (at the end of a residual branch divided by sqrt(2
 // layers), as in GPT-2), norms 1; or those of the model desc->init.
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
@@ -139,9 +152,17 @@ void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviat
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
 // Whether a step may have unscored tokens.
 bool tern_trainer_masks(const tern_trainer *t);
-// Puts a sequence into rows [row, row + seq_len) and counts the scored tokens (train.c).
+// Puts a sequence into rows [row, row + seq_len) and counts the scored tokens. at: the epoch, and
+// its number in it.
 tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[2], int32_t row,
                               int64_t *n_scored, tern_error *err);
+
+// Rows [first, first + n_tokens) of those that were filled.
+tern_train_batch tern_trainer_batch(const tern_trainer *t, int32_t first, int32_t n_tokens);
+// Step t->step + 1: its gradients, and the optimizer's update with this rate and decay.
+tern_status tern_trainer_step(tern_trainer *t, float rate, float decay, tern_error *err);
+// Replaces each rank's number by the sum over all.
+tern_status tern_trainer_sum(tern_trainer *t, float *x, tern_error *err);
 
 // ---- The plan ----------------------------------------------------------------------------------
 
@@ -254,11 +275,23 @@ void tern_train_log_close(tern_train_log *log); // NULL is allowed
 void tern_train_log_begin(tern_train_log *log, const tern_trainer *t);
 void tern_train_log_number(tern_train_log *log, const char *key, int digits, double value);
 void tern_train_log_numbers(tern_train_log *log, const char *key, const double *values, size_t n);
+void tern_train_log_sample(tern_train_log *log, const char *prompt, const char *text);
 tern_status tern_train_log_end(tern_train_log *log, tern_error *err);
 // The last step in a folder's log, 0: none.
 tern_status tern_train_log_steps(const char *folder, int64_t *n_steps, tern_error *err);
 // Fails if the log in desc.out belongs to another run; a missing log is not an error.
 tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
+
+// ---- Samples (samples.c) -----------------------------------------------------------------------
+
+// What the model says to the prompts of desc.sample_prompts, as a session computes it: its weights
+// are written to OUT/sample.gguf, opened on the CPU, and removed.
+tern_status tern_samples_open(tern_trainer *t, tern_error *err); // reads the prompts
+void tern_samples_close(tern_train_samples *s);                  // NULL is allowed
+typedef tern_status (*tern_sample_fn)(void *user, const char *prompt, const char *text,
+                                      tern_error *err);
+tern_status tern_samples_make(tern_trainer *t, tern_sample_fn on_sample, void *user,
+                              tern_error *err);
 
 // ---- Checkpoints -------------------------------------------------------------------------------
 
@@ -269,8 +302,8 @@ tern_status tern_train_log_check(const tern_trainer *t, tern_error *err);
 // no file with more; the moments are in "OUT/step-00001000.adam.gguf", which is complete before the
 // adapter gets its name. If a value is not finite, fails and leaves the existing files.
 tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err);
-// "OUT/best.gguf": the weights alone, a model or an adapter that nothing is resumed from.
-tern_status tern_checkpoint_write_best(tern_trainer *t, tern_error *err);
+// "OUT/NAME": the weights alone, a model or an adapter that nothing is resumed from.
+tern_status tern_checkpoint_write_weights(tern_trainer *t, const char *name, tern_error *err);
 // After resuming: if best.gguf is not that of t->best, which a run that went on from here has
 // replaced, it is written again, if the weights are those of the checkpoint, or else removed.
 tern_status tern_checkpoint_check_best(tern_trainer *t, tern_error *err);

@@ -12,13 +12,16 @@
 // ---- Stopping -----------------------------------------------------------------------------------
 
 static volatile sig_atomic_t interrupted;
+static tern_cancel cancel;
 static bool speaks = true; // the first process of a group
 
-// A step may take minutes, so the message does not wait for it. The second signal ends the process.
+// A checkpoint may take its time, so the message does not wait for it. The second signal ends the
+// process.
 static void on_interrupt(int signal_number) {
     static const char answer[] =
-        "\ntern: stopping after this step, writing a checkpoint; once more to stop at once\n";
+        "\ntern: stopping, writing a checkpoint; once more to stop at once\n";
     interrupted = 1;
+    tern_cancel_request(&cancel);
     if (speaks) (void)!write(STDERR_FILENO, answer, sizeof answer - 1);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -207,12 +210,22 @@ static void print_end(const tern_train_desc *d, const tern_train_event *e) {
             e->best_valid_loss, (long long)e->best_step, (int)d->early_stopping_patience);
 }
 
+static void print_sample(const tern_train_event *e) {
+    fprintf(stderr, "step %lld/%lld, sample: ", (long long)e->step, (long long)e->n_steps);
+    put_plain(stderr, e->prompt);
+    fputs(" -> ", stderr);
+    put_plain(stderr, e->sample);
+    fputc('\n', stderr);
+}
+
 // One line that is overwritten on a terminal; validation and checkpoints stay.
 static bool print_event(void *user, const tern_train_event *e) {
     reporter *r = user;
     char a[32], b[48];
     clear_line(r);
-    if (e->checkpoint) {
+    if (e->sample) {
+        print_sample(e);
+    } else if (e->checkpoint) {
         fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step, (long long)e->n_steps,
                 r->desc->out, e->checkpoint);
     } else if (!isnan(e->valid_loss)) {
@@ -263,7 +276,8 @@ typedef struct train_args {
     int recipe, schedule, packing, optimizer, n_layers, n_embd, n_heads, n_kv_heads, n_ff,
         n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
-    int checkpoint_every, keep, patience, batch_pairs, valid_pairs, pooling, loss;
+    int checkpoint_every, keep, patience, sample_every, sample_tokens, batch_pairs, valid_pairs,
+        pooling, loss;
     int32_t sizes[8];
     float weight_decay, clip;
 } train_args;
@@ -289,6 +303,8 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->valid_tokens = a->valid_tokens;
     d->checkpoint_every = a->checkpoint_every;
     d->keep = a->keep;
+    d->sample_every = a->sample_every;
+    d->sample_tokens = a->sample_tokens;
     d->early_stopping_patience = a->patience;
     d->batch_pairs = a->batch_pairs;
     d->valid_pairs = a->valid_pairs;
@@ -419,6 +435,12 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "log-every", OPTION_COUNT, &a.log_every, "N", "steps (10)", 1},
         {0, "valid-every", OPTION_COUNT, &a.valid_every, "N", "steps (250)", 1},
         {0, "valid-tokens", OPTION_COUNT, &a.valid_tokens, "N", "of held-out text (65536)", 1},
+        {0, "tensorboard", OPTION_FLAG, &d.tensorboard, NULL,
+         "also write the log as a file of TensorBoard's events, in --out"},
+        {0, "sample-prompts", OPTION_TEXT, &d.sample_prompts, "FILE",
+         "texts to continue while it learns, one a line; .jsonl: also chats"},
+        {0, "sample-every", OPTION_COUNT, &a.sample_every, "N", "steps (--valid-every)", 1},
+        {0, "sample-tokens", OPTION_COUNT, &a.sample_tokens, "N", "of each at most (64)", 1},
         {0, "checkpoint-every", OPTION_COUNT, &a.checkpoint_every, "N", "steps (500)", 1},
         {0, "keep", OPTION_COUNT, &a.keep, "N", "newest checkpoints (2)", 1},
         {0, "early-stopping-patience", OPTION_COUNT, &a.patience, "N",
@@ -459,6 +481,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     d.on_step = print_step;
     d.user = &r;
     speaks = !d.comm || d.comm->rank == 0;
+    tern_cancel_watch(&cancel);
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
     if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays

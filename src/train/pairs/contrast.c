@@ -184,7 +184,7 @@ static tern_status run_texts(tern_trainer *t, const tern_train_program *p, size_
                               .targets = t->targets,
                               .starts = t->starts,
                               .loss_scale = loss_scale};
-        TERN_TRY(t->backend->run(p->program, &b, err));
+        TERN_TRY(tern_trainer_run(t, p, &b, err));
     }
     return TERN_OK;
 }

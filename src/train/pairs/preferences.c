@@ -175,7 +175,7 @@ static tern_status measure(tern_trainer *t, size_t n_texts, double *logs, tern_e
         uint64_t n = 0;
         tern_train_batch b = batch_of(t, fill_run(t, n_texts, 0, &at), 1);
         for (size_t i = first; i < at; i++) n += (uint64_t)scored_of(p->texts[i]);
-        TERN_TRY(t->backend->run(t->score.program, &b, err));
+        TERN_TRY(tern_trainer_run(t, &t->score, &b, err));
         TERN_TRY(t->backend->read(losses->array, 0, n, p->losses, err));
         const float *loss = p->losses;
         for (size_t i = first; i < at; i++) {
@@ -194,7 +194,7 @@ static tern_status add_gradients(tern_trainer *t, size_t n_texts, tern_error *er
     for (size_t at = 0; at < n_texts;) {
         int32_t n = fill_run(t, n_texts, most, &at);
         tern_train_batch b = batch_of(t, n, most);
-        if (n > 0) TERN_TRY(t->backend->run(t->train.program, &b, err));
+        if (n > 0) TERN_TRY(tern_trainer_run(t, &t->train, &b, err));
     }
     return TERN_OK;
 }

@@ -12,6 +12,7 @@
 #include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
+#include "train/plot/plot.h"
 #include "train/trainer.h"
 
 enum { WIDTH = 900, HEIGHT = 520, LEFT = 70, RIGHT = 24, TOP = 60, BOTTOM = 56 };
@@ -297,24 +298,8 @@ static void draw(const image *p, tern_strbuf *out) {
     tern_strbuf_puts(out, "</svg>\n");
 }
 
-// ---- As a table --------------------------------------------------------------------------------
-
-static void put_series(const char *log, const char *split, const series *s, tern_strbuf *out) {
-    for (size_t i = 0; i < s->n; i++) {
-        tern_strbuf_putc(out, '"');
-        for (const char *c = log; *c; c++)
-            tern_strbuf_puts(out, *c == '"' ? "\"\"" : (char[]){*c, 0});
-        tern_strbuf_printf(out, "\",%s,%.0f,%.9g\n", split, s->points[i].x, s->points[i].y);
-    }
-}
-
-static void put_table(const image *p, const char *const *logs, tern_strbuf *out) {
-    tern_strbuf_printf(out, "log,split,%s,loss\n", p->logs[0].of_pairs ? "pairs" : "tokens");
-    for (size_t i = 0; i < p->n_logs; i++) {
-        put_series(logs[i], "train", &p->logs[i].train, out);
-        put_series(logs[i], "valid", &p->logs[i].valid, out);
-    }
-}
+// ---- Either
+// --------------------------------------------------------------------------------------
 
 // A name without an ending is an image's, too: /dev/stdout.
 static tern_status check_ending(const char *path, tern_error *err) {
@@ -351,11 +336,12 @@ tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *
     if (status == TERN_OK) {
         choose_range(&p);
         if (tern_name_ends(path, ".csv"))
-            put_table(&p, logs, &out);
+            status = tern_plot_table(logs, n_logs, &out, err);
         else
             draw(&p, &out);
-        status = out.failed ? tern_fail_memory(err, out.capacity)
-                            : tern_file_write(path, out.ptr, out.len, err);
+        if (status == TERN_OK)
+            status = out.failed ? tern_fail_memory(err, out.capacity)
+                                : tern_file_write(path, out.ptr, out.len, err);
     }
     for (size_t i = 0; i < n_logs; i++) free_curves(&p.logs[i]);
     tern_free(p.logs);

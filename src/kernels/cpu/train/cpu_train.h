@@ -80,6 +80,7 @@ struct tern_program {
     int32_t *scored; // [n_rows]: the rows of the batch that are scored
     int32_t *places; // [n_rows]: of each row its index among those, -1: not scored
     int32_t n_scored;
+    _Atomic uint64_t stops_at; // the step after which all threads stop, from 1; 0: none
 };
 enum { CPU_TRAIN_PARTS = 64 };
 

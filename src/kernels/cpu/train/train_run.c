@@ -1,4 +1,5 @@
 // One run of a program: the batch is checked, then the team walks through the steps.
+#include "base/cancel.h"
 #include "kernels/cpu/train/cpu_train.h"
 
 float *cpu_train_value(const cpu_train_run *run, tern_vid v) {
@@ -75,6 +76,7 @@ typedef struct walk {
     const tern_team *team;
     cpu_train_after after;
     void *user;
+    uint64_t n_done; // steps that this thread has walked through, pieces counted
 } walk;
 
 // A piece without a row has gradients of 0, and nothing else.
@@ -84,11 +86,26 @@ static bool has_work(const walk *w, size_t i) {
     return !in_head || w->run.n_rows > 0 || p->steps[i].node->op == TERN_OP_PUT_SCORED;
 }
 
+// Whether all threads stop after this step. The first one, which is the caller, asks before the
+// barrier. It says at which step, since it may ask again while others have not read the answer yet.
+static void ask_to_stop(walk *w) {
+    tern_program *p = w->run.program;
+    if (w->team->thread != 0 || !w->run.batch->can_stop || !tern_is_cancelled()) return;
+    if (!atomic_load_explicit(&p->stops_at, memory_order_relaxed))
+        atomic_store_explicit(&p->stops_at, w->n_done + 1, memory_order_relaxed);
+}
+static bool stops(const walk *w) {
+    uint64_t at = atomic_load_explicit(&w->run.program->stops_at, memory_order_relaxed);
+    return at > 0 && w->n_done >= at;
+}
+
 static void walk_steps(walk *w, size_t first, size_t end, bool is_last) {
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = first; i < end && !stops(w); i++) {
         cpu_train_step *s = &w->run.program->steps[i];
         if (has_work(w, i)) s->fn(&w->run, s, w->team);
+        ask_to_stop(w);
         tern_team_barrier(w->team);
+        w->n_done++;
         if (w->team->thread == 0 && w->after) w->after(w->user, i, is_last);
     }
 }
@@ -97,7 +114,7 @@ static void walk_steps(walk *w, size_t first, size_t end, bool is_last) {
 static void walk_pieces(walk *w) {
     tern_program *p = w->run.program;
     const size_t n = (size_t)p->n_scored, each = (size_t)p->piece_rows;
-    for (size_t at = 0; at == 0 || at < n; at += each) {
+    for (size_t at = 0; (at == 0 || at < n) && !stops(w); at += each) {
         w->run.first = at;
         w->run.n_rows = n - at < each ? n - at : each;
         walk_steps(w, p->head.first, p->head.end, at + each >= n);
@@ -112,7 +129,7 @@ static void walk_pieces(walk *w) {
 
 void cpu_train_walk(const cpu_train_run *run, const tern_team *team, cpu_train_after after,
                     void *user) {
-    walk w = {*run, team, after, user};
+    walk w = {.run = *run, .team = team, .after = after, .user = user};
     const tern_program *p = run->program;
     w.run.n_rows = (size_t)run->batch->n_tokens;
     walk_steps(&w, 0, p->head.first, true);
@@ -135,6 +152,7 @@ static void run_steps(void *ctx, const tern_team *team) {
 void cpu_train_prepare(tern_program *p, const tern_train_batch *batch) {
     for (size_t i = 0; i < p->n_steps; i++)
         atomic_store_explicit(&p->steps[i].counter, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->stops_at, 0, memory_order_relaxed);
     find_documents(p, batch);
     find_scored(p, batch);
 }
@@ -144,5 +162,6 @@ tern_status cpu_train_submit(tern_program *p, const tern_train_batch *batch, ter
     cpu_train_prepare(p, batch);
     cpu_train_run run = {.program = p, .batch = batch};
     tern_team_run(p->device->team, run_steps, &run);
-    return TERN_OK;
+    if (!atomic_load_explicit(&p->stops_at, memory_order_relaxed)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_CANCELLED, "training was cancelled");
 }
