@@ -197,7 +197,7 @@ typedef struct tern_train_event {
     // log(p / r) (ORPO: of the mean log p) between better and worse answers, and how often it is
     // above 0.
     double reward_margin, reward_accuracy;
-    const char *checkpoint; // just written, or NULL
+    const char *checkpoint;      // just written, or NULL
     const char *prompt, *sample; // of sample_prompts, as the model read it, and its answer; or NULL
     // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless
     // no_best is set best.gguf gets the weights of that step.
@@ -338,6 +338,20 @@ TERN_API tern_status tern_train(const tern_train_desc *desc, tern_error *err);
 // of contrastive training), and neither trains nor writes anything; `out` may be NULL. As
 // tern_train, it refuses a run that the host's memory cannot hold.
 TERN_API tern_status tern_train_plan(const tern_train_desc *desc, tern_error *err);
+// A learning rate for this run: TERN_TRAIN_RATES steps whose rate rises from 1e-7 to 1, until the
+// loss does (arXiv:1506.01186). Writes nothing; `out` of the desc may be NULL.
+#define TERN_TRAIN_RATES 100
+typedef struct tern_train_rate_loss {
+    double rate, loss, smoothed; // over the last ten steps
+} tern_train_rate_loss;
+typedef struct tern_train_rates {
+    tern_train_rate_loss tried[TERN_TRAIN_RATES];
+    size_t n;
+    double rate; // to begin with: the smaller of that of the steepest fall, and a tenth of that of
+                 // the least loss; NAN: the loss did not fall
+} tern_train_rates;
+TERN_API tern_status tern_train_find_rate(const tern_train_desc *desc, tern_train_rates *out,
+                                          tern_error *err);
 // Plots the losses of one or more logs: an image, .svg, or the numbers, if the name ends in .csv. A
 // name with another ending is refused.
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *out,

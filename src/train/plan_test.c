@@ -166,3 +166,33 @@ TEST(train_plan_refuses_what_cannot_fit) {
         CHECK(tern_mem_get_stats().bytes_max[TERN_MEM_WEIGHTS] < before + (1 << 20));
     }
 }
+
+// Rates that teach nothing, teach and ruin are all tried. Seen to fail: with the rate of the least
+// loss, with a loss that is not cleared after a step, and with one rate for all steps.
+TEST(training_finds_a_rate) {
+    char data[300];
+    tern_error err;
+    losses l;
+    tern_train_rates found, again;
+    make_data(data, sizeof data);
+    tern_train_desc d = small_run(data, NULL, &l);
+    d.seed = 2;
+    REQUIRE_OK(tern_train_find_rate(&d, &found, &err), err);
+    CHECK_MSG(found.n > 50 && found.n <= TERN_TRAIN_RATES, "%zu rates", found.n);
+    CHECK_MSG(found.rate > 1e-4 && found.rate < 5e-2, "%g", found.rate);
+    size_t least = 0;
+    for (size_t i = 1; i < found.n; i++) {
+        CHECK(fabs(found.tried[i].rate / found.tried[i - 1].rate - pow(1e7, 1.0 / 99)) < 1e-9);
+        if (found.tried[i].smoothed < found.tried[least].smoothed) least = i;
+    }
+    CHECK_MSG(found.rate <= found.tried[least].rate / 10 * (1 + 1e-12), "%g of %g", found.rate,
+              found.tried[least].rate);
+    double first = found.tried[0].loss;
+    CHECK_MSG(first > 2 && first < 12 && fabs(found.tried[5].loss - first) < 0.2 * first,
+              "%g, then %g: of one step each", first, found.tried[5].loss);
+    d.n_threads = 1;
+    REQUIRE_OK(tern_train_find_rate(&d, &again, &err), err);
+    CHECK(memcmp(&found, &again, sizeof found) == 0);
+    d.preferences = data;
+    CHECK(tern_train_find_rate(&d, &again, &err) != TERN_OK && isnan(again.rate));
+}

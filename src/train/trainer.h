@@ -5,6 +5,7 @@
 //   plan.c         what a run needs and will do, before it takes any memory
 //   step.c         a step: batches, gradients, the sum over a group, the update
 //   train.c        the loop: validation, what is told, when to write checkpoints
+//   find_rate.c    a short run that finds a learning rate
 //   log.c          a run's report, line by line
 //   samples.c      what the model says meanwhile
 //   identity.c     what identifies a run: a resumed one must have the same

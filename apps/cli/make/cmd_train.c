@@ -271,6 +271,19 @@ static int plot(const command *self, int argc, char **argv) {
     return exit_status(tern_train_plot(logs, (size_t)n, out, &err), &err);
 }
 
+static int print_rates(const tern_train_desc *d) {
+    tern_train_rates r;
+    tern_error err;
+    tern_status status = tern_train_find_rate(d, &r, &err);
+    if (status != TERN_OK) return exit_status(status, &err);
+    printf("%-10s  %-8s  %s\n", "rate", "loss", "smoothed");
+    for (size_t i = 0; i < r.n; i++)
+        printf("%-10.2e  %-8.4f  %.4f\n", r.tried[i].rate, r.tried[i].loss, r.tried[i].smoothed);
+    if (isnan(r.rate)) return fail("the loss did not fall with any of these rates");
+    printf("begin with --rate %.1e\n", r.rate);
+    return EXIT_OK;
+}
+
 // Options whose targets in the desc have other types than the parser's.
 typedef struct train_args {
     int recipe, schedule, packing, optimizer, n_layers, n_embd, n_heads, n_kv_heads, n_ff,
@@ -348,7 +361,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     tern_error err = {0};
     const char *rest[1], *lora = NULL, *sizes = NULL;
     int n, status;
-    bool plan = false;
+    bool plan = false, find_rate = false;
     const option options[] = {
         OPTIONS_GROUP("Data and results"),
         {0, "data", OPTION_TEXT, &d.data, "DIR", "shards and tokenizer of `tern data build`"},
@@ -357,6 +370,8 @@ int cmd_train(const command *self, int argc, char **argv) {
          "go on from the newest checkpoint in --out; -n MORE: to a greater length"},
         {0, "plan", OPTION_FLAG, &plan, NULL,
          "only say what the run would take: memory, and the time by a measured step"},
+        {0, "find-rate", OPTION_FLAG, &find_rate, NULL,
+         "only try rising learning rates for 100 steps, and say which one to begin with"},
         {0, "init", OPTION_TEXT, &d.init, "MODEL", "first weights from this model"},
         {0, "assistant-only", OPTION_FLAG, &d.assistant_only, NULL,
          "of chats learn only what the assistant says"},
@@ -450,7 +465,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         OPTIONS_END,
     };
     if (!parse_options(self, options, argc, argv, rest, 0, &n, &status)) return status;
-    if (!d.out && !plan) return bad_usage("train: --out is needed");
+    if (!d.out && !plan && !find_rate) return bad_usage("train: --out is needed");
     if (!d.data && !d.pairs && !d.preferences)
         return bad_usage("train: --data, --contrastive or --preferences is needed");
     if (d.preferences && !d.init)
@@ -485,6 +500,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt);
     if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
+    if (find_rate) return print_rates(&d);
     tern_status done = plan ? tern_train_plan(&d, &err) : tern_train(&d, &err);
     if (done != TERN_OK) clear_line(&r);
     return exit_status(done, &err);

@@ -43,6 +43,8 @@ class TrainEvent:
     reward_margin: float  # of preferences, of the last step or held out
     reward_accuracy: float
     checkpoint: Optional[str]  # just written, a name in the folder
+    prompt: Optional[str]  # of sample_prompts, as the model read it
+    sample: Optional[str]  # what it said to that
     best_valid_loss: float  # with valid_loss: the least so far, of the weights in best.gguf
     best_step: int
     ends_early: bool  # the last event: early_stopping_patience has run out
@@ -145,6 +147,10 @@ class TrainOptions(TypedDict, total=False):
     valid_tokens: Optional[int]
     checkpoint_every: Optional[int]
     keep: Optional[int]  # newest checkpoints
+    sample_prompts: Optional[Path]  # texts to continue while it learns, one a line; .jsonl: also chats
+    sample_every: Optional[int]
+    sample_tokens: Optional[int]
+    tensorboard: Optional[bool]  # also write the log as TensorBoard's events
     early_stopping_patience: Optional[int]  # end after this number of validations without a lower loss
     no_best: Optional[bool]  # do not keep the weights with the least validation loss as best.gguf
     device: Optional[Literal["cpu", "webgpu"]]
@@ -274,6 +280,15 @@ def train_plan(data: Optional[Path], **options: "Unpack[TrainOptions]") -> Train
     desc.on_begin = type(desc.on_begin)(lambda *args: guarded(*args) and None)
     callbacks.run(lib.tern_train_plan, ctypes.byref(desc))
     return found[0]
+
+
+def train_find_rate(data: Optional[Path], **options: "Unpack[TrainOptions]") -> Tuple[float, List[Tuple[float, float]]]:
+    """A learning rate for train() with these options, and what was tried: rates and losses, smoothed. A hundred steps
+    with rising rates; nothing is written. NaN: the loss fell with none.
+    """
+    callbacks, desc, rates = Callbacks(), _desc(dict(options), data=data), c.tern_train_rates()
+    callbacks.run(lib.tern_train_find_rate, ctypes.byref(desc), ctypes.byref(rates))
+    return rates.rate, [(tried.rate, tried.smoothed) for tried in rates.tried[:rates.n]]
 
 
 def train(data: Optional[Path], out: Path, *, on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,

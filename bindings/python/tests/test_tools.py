@@ -190,6 +190,15 @@ class Tools(unittest.TestCase):
         plan = tern.train_plan(self.path("shards"), steps=4, **shape)
         self.assertTrue(plan.n_tokens == counts[0] and plan.seconds > 0 and plan.memory.host > plan.memory.weights > 0)
         self.assertEqual(plan.memory.optimizer // plan.memory.gradients, 2)
+        rate, tried = tern.train_find_rate(self.path("shards"), **shape)
+        self.assertTrue(10 < len(tried) <= 100 and (rate != rate or 0 < rate < 1))
+        seen = []
+        with open(self.path("prompts.txt"), "w") as file:
+            file.write("The cat\n")
+        tern.train(self.path("shards"), self.path("says"), steps=1, on_event=seen.append, tensorboard=True,
+                   sample_prompts=self.path("prompts.txt"), sample_tokens=3, **shape)
+        self.assertEqual([(e.step, e.prompt) for e in seen if e.sample is not None], [(0, "The cat"), (1, "The cat")])
+        self.assertTrue([name for name in os.listdir(self.path("says")) if "tfevents" in name])
         seen = []
         path = tern.train(self.path("shards"), self.path("whole"), steps=4, seed=3, on_event=seen.append, **shape)
         self.assertEqual([e.step for e in seen if e.loss == e.loss], [1, 2, 3, 4])
