@@ -10,7 +10,7 @@
 #define RATE_FROM  1e-7
 #define RATE_TO    1.0
 #define SMOOTHING  0.9 // of the loss over steps: of the last ten
-#define RISES      1.1 // a loss of so many times the first one has no way back
+#define RISES      1.1 // times the first loss: it will not fall again
 #define N_SETTLING 8   // steps after which the smoothed loss is more than single ones
 
 // The mean loss of the step that was made last; of all ranks.

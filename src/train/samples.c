@@ -3,7 +3,7 @@
 //
 // They come from a session, as they will for those who use the model, and not from the trainer's
 // graphs, which have no cache of keys and values: the weights are written, opened and removed. The
-// most likely token is always taken, so that only the weights change what is said.
+// most likely token is always taken, so that only the weights make a difference.
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// The training loop: steps, and what is measured, told and written between them.
+// The training loop: steps, and between them validation, reports and checkpoints.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,15 +4,16 @@
 //   trainer.c      graphs, arrays on the device, first weights
 //   plan.c         what a run needs and will do, before it takes any memory
 //   step.c         a step: batches, gradients, the sum over a group, the update
-//   train.c        the loop: validation, what is told, when to write checkpoints
+//   train.c        the loop: validation, reports, when to write checkpoints
 //   find_rate.c    a short run that finds a learning rate
 //   log.c          a run's report, line by line
 //   samples.c      what the model says meanwhile
 //   identity.c     what identifies a run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
+//   lora.c         adapters for a frozen base; peft.c: their checkpoint as a folder for PEFT
+//   pairs.c        pairs of texts: for embedding models (contrast.c) and preferences
+//   preferences.c  a step of pairs of answers; preference_loss.c: its loss
 //   data/          from texts and chats to shards of tokens, and how documents fill windows
-//   lora/          adapters for a frozen base; their checkpoint as a folder that PEFT loads
-//   pairs/         pairs of texts: embedding models, and preferences
 //   plot/          a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H
@@ -199,7 +200,7 @@ tern_status tern_peft_write(tern_trainer *t, tern_error *err);
 void tern_lora_put_targets(const tern_lora_base *base, tern_strbuf *out);
 uint32_t tern_lora_base_sum(const tern_lora_base *base);
 
-// ---- Embedding models (pairs/contrast.c) -------------------------------------------------------
+// ---- Embedding models (contrast.c) -------------------------------------------------------------
 
 // Called in this order: reads the shape of desc->init, if given; opens its tokenizer and the pairs;
 // says how many vectors a graph must have room for; allocates what a step needs besides graphs.

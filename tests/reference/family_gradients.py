@@ -11,7 +11,7 @@ sin((k + 1) (i + 1) 0.7390851): no random numbers, so that any language has the 
 Also tests/oracles/optimizers.json: weights after steps of Muon and of AdamW with 8-bit moments, for
 src/kernels/cpu/train/train_weights_test.c. Weights begin as direction 0 times 0.1, the gradient of step k is
 direction k; the formulas are those of train_weights.c, in float64.
-Also writes tests/oracles/preferences.txt, the losses of preferences (src/train/pairs/preferences_test.c): a line for each
+Also writes tests/oracles/preferences.txt, the losses of preferences (src/train/tests/preferences_test.c): a line for each
 with its name, beta, smoothing, loss, margin, accuracy, and the slopes by all log-probabilities, which are derivatives
 along the imaginary axis, exact to rounding.
 """

@@ -298,9 +298,6 @@ static void draw(const image *p, tern_strbuf *out) {
     tern_strbuf_puts(out, "</svg>\n");
 }
 
-// ---- Either
-// --------------------------------------------------------------------------------------
-
 // A name without an ending is an image's, too: /dev/stdout.
 static tern_status check_ending(const char *path, tern_error *err) {
     const char *ending = strrchr(tern_path_name(path), '.');

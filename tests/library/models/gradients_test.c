@@ -97,7 +97,7 @@ static int64_t rank_of(const void *ctx, const char *weight) {
     return strncmp(weight, "blk.", 4) == 0 ? RANK : 0;
 }
 
-// As the trainer makes an adapter's graph (src/train/lora/lora.c), for a base of ternary weights.
+// As the trainer makes an adapter's graph (src/train/lora.c), for a base of ternary weights.
 static tern_status add_adapters(rig *r) {
     const tern_low_rank adapters = {.rank_of = rank_of, .scale = "lora.scale"};
     TERN_TRY(tern_pass_low_rank(&r->graph, &adapters, &r->err));

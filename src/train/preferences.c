@@ -15,7 +15,7 @@
 #include "base/os/os_file.h"
 #include "tern_tools.h"
 #include "train/data/data.h"
-#include "train/pairs/pairs.h"
+#include "train/pairs.h"
 #include "train/trainer.h"
 
 struct tern_preferring {

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "train/data/data.h"
-#include "train/pairs/pairs.h"
+#include "train/pairs.h"
 #include "train/trainer.h"
 
 #define SIZES_MAX TERN_CONTRAST_SIZES_MAX

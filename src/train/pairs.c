@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "session/session.h"
 #include "train/data/data.h"
-#include "train/pairs/pairs.h"
+#include "train/pairs.h"
 
 // ---- Reading -----------------------------------------------------------------------------------
 
