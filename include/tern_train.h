@@ -247,7 +247,12 @@ typedef struct tern_train_desc {
     // Folder of checkpoints and log.jsonl, created if needed. A folder that already holds a run is
     // refused without `resume`; no other run may train in it meanwhile.
     const char *out;
-    const char *init; // model that supplies the initial weights; its shape must be the same
+    // The model to begin with: a GGUF or folder of any type, decoded to floats, ternary weights to
+    // master weights. Recipe, shape and tokenizer are its own, and checkpoints keep what its file
+    // says besides. The rest has defaults for tuning: a rate of 0.02 / n_embd, at least 1e-5, ten
+    // times that for ternary weights, along a cosine, without weight decay; sequences of 512
+    // tokens, 8 a step.
+    const char *init;
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
     // folder): objects with "query", its "positive" and optionally "negatives", a list. Each query
     // must find its positive among all texts of a step, and the other way round (InfoNCE,
@@ -302,7 +307,7 @@ typedef struct tern_train_desc {
     tern_optimizer optimizer;
     float rate, rate_2;       // peak learning rates of the first and second stage, 0: the preset's
     int64_t n_warmup;         // warm-up steps, 0: a twentieth, at most 375
-    float weight_decay, clip; // 0: 0.1 and 1; negative: none
+    float weight_decay, clip; // 0: 0.1 (with init 0) and 1; negative: none
     uint64_t seed;
     bool in_order; // read the shards in order, not shuffled
     tern_packing packing;

@@ -28,11 +28,11 @@ story-model: story-corpus ## train a model to carry: STORY_MODEL=FILE (build/sto
 	    --tokenizer $(BUILD)/stories-1.gguf -o $(CORPUS)/second/shards
 	$(BUILD)/tern data build $(CORPUS)/second/third.jsonl --tokenizer $(BUILD)/stories-1.gguf -o $(CORPUS)/second/third
 	$(BUILD)/tern train --data $(CORPUS)/second/shards -o $(STORY_RUN)-2 --resume --device $(DEVICE) --assistant-only \
-	    --preset micro --init $(BUILD)/stories-1.gguf --batch-tokens 32768 --seq-len 1024 -n $(STEPS_2) --bf16 \
+	    --init $(BUILD)/stories-1.gguf --schedule two-stage --weight-decay 0.1 --batch-tokens 32768 --seq-len 1024 -n $(STEPS_2) --bf16 \
 	    --rate 1.5e-3 --rate-2 8e-4 --warmup 150
 	$(call story_stage,-2,$(STEPS_2),$(BUILD)/stories-2.gguf)
-	$(BUILD)/tern train --data $(CORPUS)/second/third -o $(STORY_RUN)-3 --resume --preset micro \
-	    --init $(BUILD)/stories-2.gguf --batch-tokens 2048 --seq-len 1024 -n $(STEPS_3) --valid-tokens 2048 \
+	$(BUILD)/tern train --data $(CORPUS)/second/third -o $(STORY_RUN)-3 --resume \
+	    --init $(BUILD)/stories-2.gguf --schedule two-stage --weight-decay 0.1 --batch-tokens 2048 --seq-len 1024 -n $(STEPS_3) --valid-tokens 2048 \
 	    --rate 5e-4 --rate-2 3e-4 --warmup 4
 	$(call story_stage,-3,$(STEPS_3),$(STORY_MODEL))
 

@@ -108,10 +108,34 @@ static tern_status put_tokenizer(tern_trainer *t, tern_gguf_writer *w, tern_erro
     return tern_gguf_put_str(w, "tokenizer.chat_template", (tern_str){chat, strlen(chat)});
 }
 
+// What a model's file says about it, besides shape and types.
+static tern_status put_facts(const tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
+    static const char *const others[] = {"general.architecture", "general.file_type",
+                                         "general.quantization_version", "general.alignment"};
+    const tern_file *file = t->tokenizer_file;
+    if (!t->desc.init) return tern_gguf_put_str(w, "general.name", TERN_STR("tern"));
+    if (file->kind == TERN_FILE_HF) {
+        const char *name = tern_path_name(t->desc.init);
+        TERN_TRY(tern_gguf_put_str(w, "general.name", (tern_str){name, strlen(name)}));
+        TERN_TRY(tern_sampling_write_gguf(w, file));
+        return t->contrastive ? TERN_OK : tern_prompts_write_gguf(w, file, err);
+    }
+    for (size_t i = 0; i < file->n_metas; i++) {
+        bool other = !begins_with(file->metas[i].key, "general.");
+        for (int k = 0; k < 4; k++) other |= strcmp(file->metas[i].key, others[k]) == 0;
+        if (!other) TERN_TRY(tern_gguf_put_meta(w, &file->metas[i]));
+    }
+    return TERN_OK;
+}
+
 static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
-    const char *arch = t->arch->gguf_names[0];
-    TERN_TRY(tern_gguf_put_str(w, "general.architecture", (tern_str){arch, strlen(arch)}));
-    TERN_TRY(tern_gguf_put_str(w, "general.name", TERN_STR("tern")));
+    char arch[96];
+    tern_str name = {t->arch->gguf_names[0], strlen(t->arch->gguf_names[0])};
+    if (t->desc.init) // a GGUF has its own
+        tern_file_meta_str(t->tokenizer_file, "general.architecture", &name);
+    snprintf(arch, sizeof arch, "%.*s", (int)name.len, name.ptr);
+    TERN_TRY(tern_gguf_put_str(w, "general.architecture", name));
+    TERN_TRY(put_facts(t, w, err));
     TERN_TRY(tern_config_write_gguf(w, t->arch, arch, &t->config));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
     if (t->contrastive) TERN_TRY(tern_prompts_write_length(w, t->desc.seq_len));

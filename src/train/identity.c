@@ -71,9 +71,7 @@ static void put_course(tern_strbuf *out, const tern_trainer *t) {
 
 tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    bool shaped =
-        t->base || (tern_trainer_has_pairs(t) && d->init); // the config comes from another model
-    tern_strbuf_printf(out, "{\"recipe\":\"%s\"", shaped ? t->arch->name : recipes[d->recipe]);
+    tern_strbuf_printf(out, "{\"recipe\":\"%s\"", d->init ? t->arch->name : recipes[d->recipe]);
     put_shape(out, &t->config);
     put_course(out, t);
     tern_strbuf_printf(out, ",\"lora\":%d", d->lora_rank);

@@ -212,35 +212,8 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
 
 // ---- The base's weights ------------------------------------------------------------------------
 
-typedef struct rows {
-    const tern_tensor *tensor;
-    tern_codes codes; // its rows are those of the tensor
-    bool is_ternary;
-    float scale;
-    tern_moves moves;   // of rows and columns, into GGUF's order
-    tern_change change; // of numbers, likewise
-    float *scratch;     // a row, where columns move
-} rows;
-
-static void read_numbers(rows *r, int64_t row, float *out) {
-    size_t n = (size_t)r->tensor->ne[0];
-    row = tern_order_source(&r->moves.rows, row, true);
-    if (!r->is_ternary) {
-        tern_rows_decode(&r->codes.rows, row, out);
-        return;
-    }
-    const int8_t *codes = tern_codes_row(&r->codes, row);
-    for (size_t i = 0; i < n; i++) out[i] = (float)codes[i] * r->scale;
-}
-
-static void read_row(rows *r, int64_t row, float *out) {
-    int64_t n = (int64_t)r->tensor->ne[0];
-    read_numbers(r, row, out);
-    tern_order_columns(&r->moves.columns, true, out, n, r->scratch);
-    tern_change_apply(r->change, true, out, (size_t)n);
-}
-
-static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern_error *err) {
+static tern_status write_rows(tern_trainer *t, const tern_slot *s, tern_weight_rows *r,
+                              tern_error *err) {
     uint64_t n = s->n_cols, step = n < STRIPE ? STRIPE / n : 1;
     if (step > s->n_rows) step = s->n_rows;
     float *stripe = tern_alloc_array(TERN_MEM_WEIGHTS, (size_t)(step * n), sizeof *stripe);
@@ -248,11 +221,12 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern
     tern_status status = TERN_OK;
     for (uint64_t row = 0; status == TERN_OK && row < s->n_rows; row += step) {
         uint64_t count = step < s->n_rows - row ? step : s->n_rows - row;
-        for (uint64_t i = 0; i < count; i++) read_row(r, (int64_t)(row + i), stripe + i * n);
+        for (uint64_t i = 0; i < count; i++)
+            tern_weight_rows_read(r, (int64_t)(row + i), stripe + i * n);
         if (!tern_all_finite(stripe, count * n)) {
             status = tern_fail(err, TERN_ERR_FORMAT,
                                "%s holds a number that is not finite: no model to begin from",
-                               r->tensor->name);
+                               r->tensor.name);
             break;
         }
         status = t->backend->write(s->array, row * n, count * n, stripe, err);
@@ -264,32 +238,15 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, rows *r, tern
 static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_ternary_kind *kind,
                                tern_error *err) {
     tern_lora_base *b = t->base;
-    tern_tensor found;
-    TERN_TRY(tern_arch_weight(b->file, t->arch, v, &found, err));
-    if (!v->is_matrix && !v->is_table) { // files have vectors as columns, too
-        found.ne[0] = (uint64_t)v->cols;
-        found.ne[1] = (uint64_t)v->rows;
-        found.ne[2] = 1;
-    }
-    const tern_tensor *x = &found;
-    rows r = {.tensor = x, .is_ternary = kind->is_ternary, .scale = kind->scale};
-    const tern_tensor_row *facts = tern_arch_row(t->arch, v->name);
-    if (b->file->kind == TERN_FILE_HF && facts) {
-        r.moves = tern_arch_moves(t->arch, &t->config, v->name);
-        r.change = tern_arch_change(b->file, facts);
-    }
-    r.scratch = tern_alloc_array(TERN_MEM_MISC, (size_t)x->ne[0], sizeof *r.scratch);
-    if (!r.scratch) return tern_fail_memory(err, (size_t)x->ne[0] * sizeof *r.scratch);
-    tern_matrix m = tern_tensor_matrix(x);
-    tern_status status = tern_codes_open(&r.codes, &m, kind, false, err);
+    tern_weight_rows r;
+    tern_status status = tern_weight_rows_open(&r, t, b->file, v, err);
+    if (status == TERN_OK) status = tern_weight_rows_begin(&r, kind, err);
     if (status == TERN_OK) {
-        size_t n = (size_t)(x->bytes < 4096 ? x->bytes : 4096);
+        size_t n = (size_t)(r.tensor.bytes < 4096 ? r.tensor.bytes : 4096);
         b->sum = tern_crc32(b->sum, r.codes.rows.hold.data, n);
+        status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
     }
-    if (status == TERN_OK) status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
-    tern_codes_close(&r.codes);
-    tern_free(r.scratch);
-    tern_blob_drop(&x->data);
+    tern_weight_rows_close(&r);
     return status;
 }
 

@@ -167,14 +167,23 @@ static tern_status check_batch(const tern_train_desc *d, tern_error *err) {
     return tern_train_check_length(d, err);
 }
 
-// An adapter's: a tenth of the rates for whole models, and the shape of its base.
+// An adapter's: a tenth of the rates for whole models.
 static const tern_train_preset adapter = {.name = "adapter", .rate = 2e-4f, .rate_2 = 1e-4f};
 
-static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern_error *err) {
+// A whole model's: what it has learnt is worth more than what a step could teach. The wider it is,
+// the more a step of each weight moves its outputs; small steps of master weights round to none.
+static tern_train_preset tuned(const tern_config *c) {
+    float rate = fmaxf(0.02f / (float)c->n_embd, 1e-5f) * (c->bitlinear ? 10 : 1);
+    return (tern_train_preset){.name = "tuned", .rate = rate, .rate_2 = rate / 2};
+}
+
+static tern_status settle_based(tern_train_desc *d, const tern_config *c, tern_error *err) {
+    const tern_train_preset preset = d->lora_rank ? adapter : tuned(c);
     if (d->preset || d->recipe || d->n_layers || d->n_embd || d->n_heads || d->n_kv_heads ||
         d->n_ff || d->n_context || d->act || d->separate_head)
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "train: an adapter has the recipe and the shape of its base");
+                         "train: preset, recipe and shape are those of the model that it begins "
+                         "with (init)");
     d->n_layers = (int32_t)c->n_layers;
     d->n_embd = (int32_t)c->n_embd;
     int32_t context = (int32_t)c->n_context;
@@ -191,7 +200,7 @@ static tern_status settle_adapter(tern_train_desc *d, const tern_config *c, tern
     }
     if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;
     if (d->weight_decay == 0) d->weight_decay = -1;
-    settle_optimizer(d, &adapter);
+    settle_optimizer(d, &preset);
     return check_batch(d, err);
 }
 
@@ -295,8 +304,8 @@ static tern_status settle_preferences(tern_train_desc *d, const tern_config *c, 
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
     if (d->preferences) return settle_preferences(d, c, err);
-    if (d->lora_rank) return settle_adapter(d, c, err);
     if (d->pairs && d->init) return settle_fine_tuned(d, c, err);
+    if (d->init) return settle_based(d, c, err);
     const tern_train_preset *p = tern_train_preset_find(d->preset ? d->preset : "nano");
     if (!p)
         return tern_fail(err, TERN_ERR_ARGUMENT,

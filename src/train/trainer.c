@@ -1,4 +1,4 @@
-// Setting up a trainer: data, graphs, arrays on the device, first weights.
+// Setting up a trainer: data, graphs, arrays on the device.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +16,15 @@ static tern_status read_init(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
     TERN_TRY(tern_arch_read(t->tokenizer_file, &t->arch, &t->config, err));
     tern_config_order_as_gguf(t->arch, &t->config);
+    if (tern_arch_is_rotated(t->tokenizer_file))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "its weights are rotated, which no file of master weights says: train an "
+                         "adapter (lora_rank) for it");
+    if (t->arch->folded && t->tokenizer_file->kind == TERN_FILE_HF)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a %s's GGUF has factors in its weights that its folder has beside them: "
+                         "convert it first, checkpoints are GGUFs",
+                         t->arch->name);
     if (!t->config.n_labels) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes neither vectors nor answers");
 }
@@ -45,10 +54,13 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     return tern_trainer_take_template(t, t->tokenizer_file, err);
 }
 
-// A base has a tokenizer; its vocabulary may be padded.
+// A base has a tokenizer, which stays as it is; its vocabulary may be padded.
 static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *info,
                                        tern_error *err) {
-    TERN_TRY(tern_tokenizer_open(&t->tokenizer, tern_lora_file(t->base), err));
+    const tern_file *file = t->base ? tern_lora_file(t->base) : t->tokenizer_file;
+    TERN_TRY(tern_tokenizer_open(&t->tokenizer, file, err));
+    TERN_TRY(tern_trainer_take_template(t, file, err));
+    t->has_own_bos = true;
     bool other = info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer);
     if (other || info->n_vocab != (uint32_t)tern_tokenizer_n_vocab(t->tokenizer) ||
         info->n_vocab > (uint64_t)t->config.n_vocab)
@@ -99,7 +111,7 @@ static tern_status open_data(tern_trainer *t, tern_error *err) {
     const tern_shard_info *info = tern_shard_get_info(tern_token_set_shard(t->data, 0));
     t->end_id = info->end_id;
     t->data_has_spans = tern_token_set_has_spans(t->data);
-    TERN_TRY(t->base ? open_base_tokenizer(t, info, err) : open_own_tokenizer(t, info, err));
+    TERN_TRY(d->init ? open_base_tokenizer(t, info, err) : open_own_tokenizer(t, info, err));
     TERN_TRY(tern_token_set_pack(t->data, !t->begins_by_marks, err));
     if (t->valid) TERN_TRY(tern_token_set_pack(t->valid, !t->begins_by_marks, err));
     if (tern_token_set_n_sequences(t->data) == 0)
@@ -227,128 +239,6 @@ tern_status tern_trainer_run(tern_trainer *t, const tern_train_program *p, tern_
     return t->backend->run(p->program, b, err);
 }
 
-// ---- First weights -----------------------------------------------------------------------------
-
-bool tern_all_finite(const float *x, uint64_t n) {
-    uint32_t any = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        any |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
-    return !any;
-}
-
-static uint64_t mix(uint64_t *state) { // splitmix64 (Steele, Lea, Flood 2014)
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-// Box and Muller: two uniform numbers make a normal one.
-static float normal(uint64_t *state) {
-    double u = ((double)(mix(state) >> 11) + 1) * 0x1p-53, v = (double)(mix(state) >> 11) * 0x1p-53;
-    return (float)(sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v));
-}
-
-void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data) {
-    uint64_t state = t->desc.seed, n = s->n_rows * s->n_cols;
-    for (const char *c = s->name; *c; c++) state = mix(&state) ^ (uint64_t)(unsigned char)*c;
-    for (uint64_t i = 0; i < n; i++) data[i] = deviation * normal(&state);
-}
-
-static void random_weight(const tern_trainer *t, const tern_slot *s, float *data) {
-    bool ends_branch =
-        tern_name_ends(s->name, "attn_output.weight") || tern_name_ends(s->name, "ffn_down.weight");
-    float deviation = ends_branch ? 0.02f / sqrtf(2 * (float)t->config.n_layers) : 0.02f;
-    if (s->is_matrix)
-        tern_trainer_normal(t, s, deviation, data);
-    else
-        for (uint64_t i = 0; i < s->n_rows * s->n_cols; i++) data[i] = 1;
-}
-
-// Ternary weights w = c * scale become master weights that round to the same codes: their mean must
-// be the scale, so they are divided by the share of codes that are not 0.
-static void masters_of(float *w, uint64_t n) {
-    double sum = 0;
-    float scale = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        sum += fabs((double)w[i]);
-        scale = fmaxf(scale, fabsf(w[i]));
-    }
-    if (sum == 0) return;
-    float factor = (float)((double)scale * (double)n / sum);
-    for (uint64_t i = 0; i < n; i++) w[i] *= factor;
-}
-
-static bool may_begin_with(const tern_slot *s, const tern_tensor *x, tern_ternary_kind *kind) {
-    tern_matrix m = tern_tensor_matrix(x);
-    *kind = (tern_ternary_kind){0};
-    if (tern_dtype_is_float(x->type)) return true;
-    // Other decoded weights would work, too, but are a poor start to take silently.
-    return s->is_ternary && tern_ternary_find(&m, false, kind, NULL) == TERN_OK && kind->is_ternary;
-}
-
-static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
-                                   float *data, tern_error *err) {
-    const tern_tensor *x = tern_arch_tensor(file, t->arch, s->name);
-    tern_ternary_kind kind;
-    if (!x || x->ne[0] != s->n_cols || x->ne[1] != s->n_rows || !may_begin_with(s, x, &kind))
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%s: %s is not a tensor of %llu x %llu floats, as this training wants it",
-                         file->path, s->name, (unsigned long long)s->n_rows,
-                         (unsigned long long)s->n_cols);
-    size_t n = (size_t)(s->n_rows * s->n_cols);
-    TERN_TRY(tern_tensor_decode(x, data, err));
-    if (kind.is_ternary) masters_of(data, n);
-    t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
-    if (tern_all_finite(data, n)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT,
-                     "%s: %s holds a number that is not finite: no model to begin from", file->path,
-                     x->name);
-}
-
-static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
-    for (size_t i = 0; i < t->n_slots; i++) {
-        tern_slot *s = &t->slots[i];
-        if (!s->is_weight) continue;
-        uint64_t n = s->n_rows * s->n_cols;
-        float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
-        if (!data) return tern_fail_memory(err, n * sizeof *data);
-        tern_status status = TERN_OK;
-        if (file)
-            status = weight_of_model(t, file, s, data, err);
-        else
-            random_weight(t, s, data);
-        if (status == TERN_OK) status = t->backend->write(s->array, 0, n, data, err);
-        tern_free(data);
-        if (status != TERN_OK) return status;
-    }
-    return TERN_OK;
-}
-
-tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
-    if (t->base) return tern_lora_init(t, err);
-    if (!t->desc.init) return init_slots(t, NULL, err);
-    tern_file *file;
-    const tern_arch *arch;
-    tern_config config;
-    TERN_TRY(tern_file_open(&file, t->desc.init, err));
-    tern_status status = tern_file_need_weights(file, err);
-    if (status == TERN_OK) status = tern_arch_read(file, &arch, &config, err);
-    if (status == TERN_OK && (arch != t->arch || config.rope.halves != t->config.rope.halves))
-        status = tern_fail(err, TERN_ERR_ARGUMENT,
-                           "%s is a %s model; convert it to the GGUF of a %s one first",
-                           t->desc.init, arch->name, t->arch->name);
-    if (status == TERN_OK && !t->contrastive) // an embedding model may lack layers and a head
-        status = tern_arch_refuse_unread(file, arch, &config,
-                                         &(const tern_graph *){&t->train.graph}, 1, err);
-    if (status == TERN_OK) status = init_slots(t, file, err);
-    tern_file_close(file);
-    return status;
-}
-
 // ---- Opening -----------------------------------------------------------------------------------
 
 static void close_program(tern_trainer *t, tern_train_program *p) {
@@ -444,6 +334,8 @@ tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc
         TERN_TRY_GOTO(tern_preferring_open(t, err));
     else if (desc->pairs)
         TERN_TRY_GOTO(tern_contrastive_open(t, err));
+    else if (desc->init && !desc->lora_rank)
+        TERN_TRY_GOTO(tern_trainer_read_init(t, err));
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
     if (!t->arch) choose_arch(t);

@@ -1,7 +1,8 @@
 // Private to training: shared by its files.
 //
 //   presets.c      sizes, recipes and schedules as the papers have them
-//   trainer.c      graphs, arrays on the device, first weights
+//   trainer.c      graphs, arrays on the device
+//   first_weights.c  random, or decoded from a model of any type and format
 //   plan.c         what a run needs and will do, before it takes any memory
 //   step.c         a step: batches, gradients, the sum over a group, the update
 //   train.c        the loop: validation, reports, when to write checkpoints
@@ -18,6 +19,7 @@
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H
 
+#include "base/dtype/ternary.h"
 #include "formats/formats.h"
 #include "formats/shard/shard.h"
 #include "input/input.h"
@@ -152,6 +154,23 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
 // Normal numbers that depend on the seed and the weight's name alone.
 void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data);
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
+
+// The numbers of a graph's weight v in a file, row by row, in GGUF's order. open finds the tensor;
+// begin reads it, as codes if `kind` is ternary. close also after a failed open.
+typedef struct tern_weight_rows {
+    tern_tensor tensor;
+    tern_ternary_kind kind;
+    tern_codes codes;
+    tern_moves moves;   // of rows and columns, into GGUF's order
+    tern_change change; // of numbers, likewise
+    float *scratch;     // a row, where columns move
+} tern_weight_rows;
+tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_trainer *t,
+                                  const tern_file *file, const tern_value *v, tern_error *err);
+tern_status tern_weight_rows_begin(tern_weight_rows *r, const tern_ternary_kind *kind,
+                                   tern_error *err);
+void tern_weight_rows_read(tern_weight_rows *r, int64_t row, float *out);
+void tern_weight_rows_close(tern_weight_rows *r);
 // Whether a step may have unscored tokens.
 bool tern_trainer_masks(const tern_trainer *t);
 // Puts a sequence into rows [row, row + seq_len) and counts the scored tokens. at: the epoch, and

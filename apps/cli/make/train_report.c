@@ -112,7 +112,7 @@ void train_header(void *user, const tern_train_info *i) {
     static const char *const recipes[] = {"bitnet", "paper", "llama"};
     train_reporter *r = user;
     char a[32], b[32];
-    bool adapter = r->desc->lora_rank > 0, fine_tuned = r->desc->pairs && r->desc->init;
+    bool adapter = r->desc->lora_rank > 0, fine_tuned = r->desc->init != NULL;
     bool is_part = i->n_params < i->n_all_params;
     fprintf(stderr, "model   %s, %d layer%s of %d: %s parameters",
             adapter      ? "an adapter"

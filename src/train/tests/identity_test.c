@@ -410,11 +410,13 @@ TEST(training_begins_with_no_model_that_is_not_finite) {
     tern_strbuf_free(&bytes);
     snprintf(out, sizeof out, "%s", test_tmp("train_init_out"));
     d.init = model;
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT); // the shape is the model's
+    CHECK_MSG(strstr(err.message, "shape are those of the model that"), "%s", err.message);
+    d = (tern_train_desc){.data = data, .out = out, .init = model};
     CHECK(tern_train(&d, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "output_norm.weight holds a number that is not finite"), "%s",
               err.message);
     d.lora_rank = 2;
-    d = (tern_train_desc){.data = data, .out = out, .init = model, .lora_rank = 2};
     CHECK(tern_train(&d, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "not finite"), "%s", err.message);
 }
