@@ -78,10 +78,12 @@ tern_status tern_plan_memory(tern_trainer *t, tern_error *err) {
 
 // ---- What does not fit -------------------------------------------------------------------------
 
-// Bytes of the host that a run with other sizes would add to the process; 0: unknown.
+// Bytes of the host that a run with other sizes would add to the process; 0: unknown. Activations
+// on a GPU are none of them.
 static uint64_t needs(const tern_trainer *t, int32_t n_rows, int32_t n_span) {
     const tern_train_memory *m = &t->memory;
     uint64_t bytes, logits;
+    if (m->device) return m->host - m->process;
     if (plan_programs(t, n_rows, n_span, &bytes, &logits, NULL) != TERN_OK) return 0;
     return m->host - m->process - m->activations + bytes;
 }

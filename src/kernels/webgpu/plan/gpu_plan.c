@@ -84,7 +84,7 @@ static tern_status add_node(tern_plan *p, const tern_node *n, tern_error *err) {
 
 static size_t n_head_parts(const tern_weight *w) { return w->head ? w->head->n_parts : 0; }
 
-static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
+static tern_status reserve(tern_plan *p, const tern_node *n, size_t *limit, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches, a head's screen
     size_t most = (1 + GPU_TILE_COUNTS) * TERN_NODE_OUTPUTS + 2 + 5;
     most += GPU_FUSED_MAX + GPU_SCREEN_MAX;
@@ -95,7 +95,23 @@ static tern_status reserve(tern_plan *p, const tern_node *n, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_GRAPH, &p->dispatches, &p->dispatches_capacity, p->n_dispatches,
                            most) != 0)
         return tern_fail_memory(err, most * sizeof *p->dispatches);
+    *limit = p->n_dispatches + most;
     return TERN_OK;
+}
+
+// What ops add is bounded by their own numbers (GPU_FUSED_MAX and the like): one that is too small
+// is found here, before a graph comes whose dispatches do not fit. Not in pages, which are built
+// small from what was tested elsewhere.
+static tern_status check_limits(const tern_plan *p, size_t first, size_t limit, tern_error *err) {
+    int n_constants = 0;
+    for (size_t k = first; k < p->n_dispatches; k++)
+        if (p->dispatches[k].what.n_constants > n_constants)
+            n_constants = p->dispatches[k].what.n_constants;
+    if (p->n_dispatches <= limit && n_constants < GPU_CONSTANTS) return TERN_OK;
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "graph: %zu dispatches for an op, of at most %d constants, are more than the "
+                     "plan has room for",
+                     p->n_dispatches - first, n_constants);
 }
 
 // What many rows use of the dispatches that prompts have: products, and what fused ones do with the
@@ -130,12 +146,13 @@ static tern_status add_nodes(tern_plan *p, tern_error *err) {
     const tern_graph *g = p->g;
     size_t end = 0; // nodes before `end` are part of fused dispatches
     for (size_t i = 0; i < g->n_nodes; i++) {
-        size_t count = 0, first = p->n_dispatches;
-        TERN_TRY(reserve(p, &g->nodes[i], err));
+        size_t count = 0, first = p->n_dispatches, limit = 0;
+        TERN_TRY(reserve(p, &g->nodes[i], &limit, err));
         if (i >= end) TERN_TRY(gpu_token_add(p, i, &count, err));
         if (count > 0) end = i + count;
         size_t own = p->n_dispatches;
         TERN_TRY(add_node(p, &g->nodes[i], err));
+        if (!GPU_COMPILES_LATER) TERN_TRY(check_limits(p, first, limit, err));
         if (i < end) leave_to_many(p, own);
         add_later(p, i);
         for (size_t k = first; k < p->n_dispatches; k++)
