@@ -27,7 +27,7 @@ WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
 WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SAMPLES -DTERN_NO_SCREENED_HEADS \
-           -DTERN_NO_MATRIX
+           -DTERN_NO_MATRIX -DTERN_NO_GRIDS
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SAMPLES
 # Of each module, compressed: what a page has to load before anything else.
 WEB_GZIP_MAX = 560000

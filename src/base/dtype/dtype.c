@@ -66,7 +66,11 @@ bool tern_dtype_is_float(tern_dtype type) {
     return type == TERN_DTYPE_F32 || type == TERN_DTYPE_F16 || type == TERN_DTYPE_BF16;
 }
 
-bool tern_dtype_is_readable(tern_dtype type) { return type < TERN_DTYPE_Q8_1; }
+bool tern_dtype_is_readable(tern_dtype type) {
+    // pages are built without grids
+    bool is_grid = type >= TERN_DTYPE_IQ2_XXS && type <= TERN_DTYPE_IQ1_M;
+    return is_grid ? tern_dtype_has_grid(type) : type < TERN_DTYPE_Q8_1;
+}
 
 bool tern_dtype_bytes(tern_dtype type, uint64_t n, uint64_t n_row, uint64_t *bytes) {
     uint64_t block_n = infos[type].block_n, block_bytes = infos[type].block_bytes;

@@ -2,7 +2,7 @@
 //
 // All numbers are little-endian; f16 is IEEE binary16. d is a block's scale. The order of float
 // operations is the one of the published formulas, each product and difference rounding once. Types
-// of four bits and more are read in dtype_codes.c.
+// of four bits and more are read in dtype_codes.c, those with grids in dtype_grids.c.
 //
 //   TQ2_0 256 weights, 66 bytes  64 bytes of codes, f16 d; byte i of half h holds weights
 //                                128h + i + 32s in bits 2s:                  (code - 1) * d
@@ -227,6 +227,8 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
         decode_groups(type, b, n, out);
     } else if (tern_dtype_form_of(type)) {
         tern_dtype_decode_form(type, data, first, n, out);
+    } else if (tern_dtype_has_grid(type)) {
+        tern_dtype_decode_grid(type, data, first, n, out);
     } else if (tern_dtype_code_max(type)) {
         decode_affine(type, b, n, out);
     } else if (is_f8(type)) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/dtype/half.h"
+#include "base/hash.h"
 #include "tests/support/harness.h"
 
 static uint32_t next_random(uint32_t *state) {
@@ -203,5 +204,52 @@ TEST(dtype_encoders_take_any_numbers) {
         tern_dtype_encode(types[t], x, 256, packed);
         tern_dtype_decode(types[t], packed, 0, 256, 1, y);
         for (int i = 0; i < 256; i++) CHECK(y[i] == 0);
+    }
+}
+
+// The floats of ggml's own reader in Python (gguf-py's quants.py), for the same bytes. Seen to
+// fail: with signs whose eighth is another one, with a scale of the wrong weights, with an index's
+// high bits of its neighbour.
+TEST(dtype_grids_have_the_values_of_another_reader) {
+    static const struct {
+        tern_dtype type;
+        uint32_t crc;
+        float of_1000; // the value of weight 1000
+    } wanted[] = {
+        {TERN_DTYPE_IQ2_XXS, 0xe294ad64, -1.622802734375f},
+        {TERN_DTYPE_IQ2_XS, 0xd9282758, -2.19012451171875f},
+        {TERN_DTYPE_IQ2_S, 0x6650e038, -0.47454833984375f},
+        {TERN_DTYPE_IQ3_XXS, 0x866dce10, -2.26593017578125f},
+        {TERN_DTYPE_IQ3_S, 0x8dcdd0a4, -4.43145751953125f},
+        {TERN_DTYPE_IQ1_S, 0xb7056c86, -0.465545654296875f},
+        {TERN_DTYPE_IQ1_M, 0x29e21ee1, -0.22200965881347656f},
+    };
+    enum { N_BLOCKS = 64 };
+    static uint8_t blocks[N_BLOCKS * 110];
+    static float values[N_BLOCKS * 256];
+    for (size_t t = 0; t < sizeof wanted / sizeof *wanted; t++) {
+        tern_dtype type = wanted[t].type;
+        size_t each = tern_dtype_block_bytes(type);
+        uint32_t state = 7;
+        for (size_t i = 0; i < N_BLOCKS * each; i++) {
+            state = state * 1664525u + 1013904223u;
+            blocks[i] = (uint8_t)(state >> 16);
+        }
+        for (size_t k = 0; k < N_BLOCKS; k++) { // scales that are neither infinite nor NaN
+            uint8_t *b = blocks + k * each;
+            if (type == TERN_DTYPE_IQ1_M)
+                b[55] = (b[55] & 0x0f) | 0x20;
+            else
+                b[1] = 0x2c | (b[1] & 3);
+        }
+        CHECK(tern_dtype_is_readable(type));
+        tern_dtype_decode(type, blocks, 0, N_BLOCKS * 256, 1, values);
+        CHECK_MSG(values[1000] == wanted[t].of_1000, "%s: %g, not %g", tern_dtype_name(type),
+                  (double)values[1000], (double)wanted[t].of_1000);
+        CHECK_MSG(tern_crc32(0, values, sizeof values) == wanted[t].crc, "%s: %08x",
+                  tern_dtype_name(type), tern_crc32(0, values, sizeof values));
+        float part[256];
+        tern_dtype_decode(type, blocks, 512, 256, 1, part);
+        CHECK(memcmp(part, values + 512, sizeof part) == 0);
     }
 }

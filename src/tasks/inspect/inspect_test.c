@@ -208,7 +208,7 @@ TEST(inspect_lists_types_that_cannot_run) {
         uint64_t bytes; // of 256 x 512 weights; the room of 32,800 bytes where blocks are not known
     } cases[] = {
         {21, "IQ3_S", "has type IQ3_S", 0}, // does not fit the room: 512 * 110 bytes
-        {19, "IQ1_S", "has type IQ1_S", 512 * 50},
+        {135, "IQ2_BN", "has type IQ2_BN", 256 * 512 / 4 + 32},
         {134, "IQ1_BN", "has type IQ1_BN", 256 * 512 / 4 + 32},
         {38, "TL1", "has type TL1", 256 * 512 / 4 + 32},
         {99, "type 99", "has the unknown element type 99", 256 * 512 / 4 + 32},

@@ -471,3 +471,48 @@ TEST(convert_refuses_impossible_types_alike) {
     CHECK(tern_convert(a, out, &(tern_convert_desc){.type = (tern_type)99}, &err) ==
           TERN_ERR_ARGUMENT);
 }
+
+// A model some of whose matrices are of IQ3_S: blocks of Q3_K, which are of the same size, get its
+// number, and scales that are numbers.
+static void write_iq3_s(const char *path) {
+    const tiny_model_desc d = {
+        .arch = "llama", .n_embd = 256, .n_ff = 256, .n_layers = 1, .head_dim = 64};
+    const tern_convert_desc to = {.type = TERN_TYPE_Q3_K_S};
+    const char *floats = test_tmp("grid_of.gguf");
+    const uint32_t id = (uint32_t)tern_dtype_ggml_id(TERN_DTYPE_IQ3_S);
+    tern_error err;
+    tern_file *f;
+    size_t size, n_changed = 0, each = tern_dtype_block_bytes(TERN_DTYPE_IQ3_S);
+    REQUIRE(each == tern_dtype_block_bytes(TERN_DTYPE_Q3_K));
+    REQUIRE_OK(tiny_model_write(floats, &d, &err), err);
+    REQUIRE_OK(tern_convert(floats, path, &to, &err), err);
+    char *bytes = test_read(path, &size);
+    REQUIRE_OK(tern_file_open(&f, path, &err), err);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        if (t->type != TERN_DTYPE_Q3_K) continue;
+        char *at = memmem(bytes, size, t->name, strlen(t->name));
+        char *data = memmem(bytes, size, test_bytes(&t->data), t->bytes);
+        REQUIRE(at && data);
+        memcpy(at + strlen(t->name) + 4 + 2 * 8, &id, sizeof id);
+        for (size_t b = 0; b < t->bytes; b += each) data[b + 1] = 0x10;
+        n_changed++;
+    }
+    CHECK_MSG(n_changed > 3, "%zu matrices", n_changed);
+    tern_file_close(f);
+    test_write(path, bytes, size);
+    free(bytes);
+}
+
+// Types with grids run as the floats that they are converted to. Seen to fail: with types that are
+// only listed.
+TEST(convert_reads_types_with_grids) {
+    const char *path = test_tmp("grid.gguf"), *floats = test_tmp("grid_f32.gguf");
+    const tern_convert_desc d = {.type = TERN_TYPE_F32};
+    tern_error err;
+    write_iq3_s(path);
+    REQUIRE_OK(tern_convert(path, floats, &d, &err), err);
+    REQUIRE(logits_of(path, got) && logits_of(floats, want));
+    CHECK_MSG(difference(got, want) < 1e-6, "%g", difference(got, want));
+    CHECK(got[0] != got[1] && isfinite(got[0]));
+}
