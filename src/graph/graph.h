@@ -63,6 +63,7 @@ typedef struct tern_value {
     bool is_table;    // rows are looked up by token (a tied head uses the same weight both ways)
     bool on_host;     // so large a table that a device with its own memory is sent only rows of it
     bool is_matrix;   // multiplied from the right: [n_out, n_in] in rows and cols
+    bool is_coded;    // frozen in training, and decoded from its file's type wherever it is read
     int32_t parts;    // number of stacked matrices; each row reads a few of them; 0: one
     // States
     tern_state_kind state;

@@ -4,7 +4,8 @@
 //
 // The arrays outlive the programs: one program (forward and backward) reads the weights that
 // another writes (the optimizer). A graph's weights and states are bound to arrays, value by value;
-// temporaries belong to the program. Everything is float32.
+// temporaries belong to the program. Everything is float32, except frozen matrices that stay in the
+// types of their file (is_coded).
 //
 // run never waits: programs and writes take effect in the order of the calls; a read waits for
 // everything before it. So a host that reads the loss only every tenth step keeps a GPU busy.
@@ -32,6 +33,15 @@ typedef struct tern_trainer_desc {
     const tern_webgpu_desc *webgpu; // NULL: the defaults
     uint64_t piece_bytes;           // of the logits that are in memory at once, 0: the device's
 } tern_trainer_desc;
+
+// The rows of a frozen matrix, decoded from the caller's codes, which stay until the array is
+// freed. Any number of threads call decode at once, each with its own room of
+// TERN_TRAIN_ROOM(columns) floats.
+typedef struct tern_train_codes {
+    void (*decode)(const void *ctx, size_t row, float *room, float *out);
+    const void *ctx;
+} tern_train_codes;
+#define TERN_TRAIN_ROOM(n_cols) (3 * (n_cols) + 512)
 
 // The inputs of a run; a program reads those that its ops need.
 typedef struct tern_train_batch {
@@ -77,6 +87,9 @@ typedef struct tern_train_backend {
                                tern_error *err);
     tern_status (*array_new)(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                              tern_error *err);
+    // The same for a weight that is_coded: only programs read it. NULL: the device has none.
+    tern_status (*array_of_codes)(tern_trainer_device *d, const tern_train_codes *codes,
+                                  tern_train_array **out, tern_error *err);
     void (*array_free)(tern_train_array *a); // NULL is allowed
     tern_status (*write)(tern_train_array *a, uint64_t first, uint64_t n, const float *data,
                          tern_error *err);

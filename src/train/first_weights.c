@@ -53,6 +53,13 @@ void tern_weight_rows_read(tern_weight_rows *r, int64_t row, float *out) {
     tern_change_apply(r->change, true, out, (size_t)n);
 }
 
+void tern_weight_rows_read_in(const tern_weight_rows *r, int64_t row, float *room, float *out) {
+    tern_weight_rows own = *r;
+    own.scratch = room;
+    own.codes = tern_codes_in(&r->codes, room + r->tensor.ne[0]);
+    tern_weight_rows_read(&own, row, out);
+}
+
 void tern_weight_rows_close(tern_weight_rows *r) {
     tern_codes_close(&r->codes);
     tern_free(r->scratch);

@@ -6,9 +6,11 @@
 // with A random and B zero at first, so that the first step has the base's loss.
 //
 // The base is computed as in inference: the same passes insert the adapter and lower the linears,
-// so that those with ternary weights read quantized activations. The weights are decoded to floats
-// once; master weights are rounded then, since frozen weights need no rounding in every step. A
-// Hugging Face folder's rows are put in GGUF's order, in which the adapter is written.
+// so that those with ternary weights read quantized activations. On the CPU its matrices stay as
+// the file has them, mapped where files can be, and their rows are decoded wherever they are
+// multiplied (QLoRA, arXiv:2305.14314): master weights are rounded there, and a Hugging Face
+// folder's rows put in GGUF's order, in which the adapter is written. Elsewhere this is done once,
+// to floats.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +26,7 @@
 struct tern_lora_base {
     tern_file *file;
     tern_ternary_kind *kinds; // by value of the built graph
+    tern_weight_rows *coded;  // likewise; of those that stay as they are
     size_t n_kinds;
     unsigned targets; // a bit for each tern_role
     uint32_t sum;     // CRC-32 over the beginnings of all weights
@@ -122,7 +125,9 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
 
 void tern_lora_close(tern_lora_base *b) {
     if (!b) return;
+    for (size_t v = 0; b->coded && v < b->n_kinds; v++) tern_weight_rows_close(&b->coded[v]);
     tern_file_close(b->file);
+    tern_free(b->coded);
     tern_free(b->kinds);
     tern_free(b);
 }
@@ -186,6 +191,33 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
     return TERN_OK;
 }
 
+// Ops that decode rows of their weight.
+static bool reads_codes(const tern_node *n, int k) {
+    switch (n->op) {
+    case TERN_OP_LINEAR:
+    case TERN_OP_EMBED: return k == 1;
+    case TERN_OP_EXPERTS: return k == 2;
+    default: return false;
+    }
+}
+
+static void keep_codes(tern_graph *g) {
+    for (size_t v = 0; v < g->n_values; v++)
+        g->values[v].is_coded =
+            is_base(&g->values[v]) && (g->values[v].is_matrix || g->values[v].is_table);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++)
+            g->values[g->nodes[i].in[k]].is_coded &= reads_codes(&g->nodes[i], k);
+}
+
+tern_status tern_lora_codes_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
+                                  tern_error *err) {
+    tern_tensor x;
+    TERN_TRY(tern_arch_weight(t->base->file, t->arch, v, &x, err));
+    *bytes = x.bytes;
+    return TERN_OK;
+}
+
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     tern_lora_base *b = t->base;
     TERN_TRY(tern_arch_build(g, t->base->file, t->arch, &t->config, err));
@@ -200,18 +232,27 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
                          t->arch->name, t->desc.lora_targets ? t->desc.lora_targets : "all");
     b->n_kinds = g->n_values;
     b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);
+    b->coded = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->coded);
     tern_weight_kind *lowered =
         tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *lowered); // zero: float
-    tern_status status =
-        b->kinds && lowered ? TERN_OK : tern_fail_memory(err, g->n_values * sizeof *lowered);
+    tern_status status = b->kinds && b->coded && lowered
+                             ? TERN_OK
+                             : tern_fail_memory(err, g->n_values * sizeof *b->coded);
     if (status == TERN_OK) status = find_kinds(t, g, lowered, err);
     if (status == TERN_OK) status = tern_pass_lower(g, lowered, err);
+    if (status == TERN_OK && t->backend->array_of_codes) keep_codes(g);
     tern_free(lowered);
     return status;
 }
 
 // ---- The base's weights ------------------------------------------------------------------------
 
+// For a device, whose threads read rows at once.
+static void decode_row(const void *ctx, size_t row, float *room, float *out) {
+    tern_weight_rows_read_in(ctx, (int64_t)row, room, out);
+}
+
+// Checks all rows, and writes them to the slot's array unless they stay as they are.
 static tern_status write_rows(tern_trainer *t, const tern_slot *s, tern_weight_rows *r,
                               tern_error *err) {
     uint64_t n = s->n_cols, step = n < STRIPE ? STRIPE / n : 1;
@@ -223,30 +264,36 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, tern_weight_r
         uint64_t count = step < s->n_rows - row ? step : s->n_rows - row;
         for (uint64_t i = 0; i < count; i++)
             tern_weight_rows_read(r, (int64_t)(row + i), stripe + i * n);
-        if (!tern_all_finite(stripe, count * n)) {
+        if (!tern_all_finite(stripe, count * n))
             status = tern_fail(err, TERN_ERR_FORMAT,
                                "%s holds a number that is not finite: no model to begin from",
                                r->tensor.name);
-            break;
-        }
-        status = t->backend->write(s->array, row * n, count * n, stripe, err);
+        else if (!s->codes_bytes)
+            status = t->backend->write(s->array, row * n, count * n, stripe, err);
     }
     tern_free(stripe);
     return status;
 }
 
-static tern_status load_weight(tern_trainer *t, const tern_value *v, const tern_ternary_kind *kind,
-                               tern_error *err) {
+static tern_status load_weight(tern_trainer *t, size_t v, tern_error *err) {
     tern_lora_base *b = t->base;
-    tern_weight_rows r;
-    tern_status status = tern_weight_rows_open(&r, t, b->file, v, err);
-    if (status == TERN_OK) status = tern_weight_rows_begin(&r, kind, err);
+    const tern_value *value = &t->train.graph.values[v];
+    tern_weight_rows *r = &b->coded[v];
+    tern_slot *s = tern_trainer_slot(t, value->name);
+    tern_status status = tern_weight_rows_open(r, t, b->file, value, err);
+    if (status == TERN_OK) status = tern_weight_rows_begin(r, &b->kinds[v], err);
     if (status == TERN_OK) {
-        size_t n = (size_t)(r.tensor.bytes < 4096 ? r.tensor.bytes : 4096);
-        b->sum = tern_crc32(b->sum, r.codes.rows.hold.data, n);
-        status = write_rows(t, tern_trainer_slot(t, v->name), &r, err);
+        size_t n = (size_t)(r->tensor.bytes < 4096 ? r->tensor.bytes : 4096);
+        b->sum = tern_crc32(b->sum, r->codes.rows.hold.data, n);
+        status = write_rows(t, s, r, err);
     }
-    tern_weight_rows_close(&r);
+    if (status == TERN_OK && s->codes_bytes) {
+        tern_blob_drop(&r->tensor.data); // a look at all of it need not stay resident
+        const tern_train_codes codes = {.decode = decode_row, .ctx = r};
+        return t->backend->array_of_codes(t->device, &codes, &s->array, err);
+    }
+    tern_weight_rows_close(r);
+    *r = (tern_weight_rows){0};
     return status;
 }
 
@@ -254,7 +301,7 @@ tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
     const tern_graph *g = &t->train.graph;
     tern_status status = TERN_OK;
     for (size_t v = 0; status == TERN_OK && v < t->base->n_kinds; v++)
-        if (is_base(&g->values[v])) status = load_weight(t, &g->values[v], &t->base->kinds[v], err);
+        if (is_base(&g->values[v])) status = load_weight(t, v, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
 }
 

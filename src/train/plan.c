@@ -43,6 +43,10 @@ static tern_status add_arrays(tern_trainer *t, uint64_t *largest, tern_error *er
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
         uint64_t n = s->n_rows * s->n_cols, bytes;
+        if (s->codes_bytes) {
+            m->weights += s->codes_bytes;
+            continue;
+        }
         TERN_TRY(t->backend->array_bytes(t->device, n, &bytes, err));
         *(s->is_weight                    ? &m->weights
           : begins_with(s->name, "grad.") ? &m->gradients

@@ -140,7 +140,7 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                               : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
                                     strcmp(v->name, "loss") == 0;
     t->n_slots++;
-    return TERN_OK;
+    return v->is_coded ? tern_lora_codes_bytes(t, v, &s->codes_bytes, err) : TERN_OK;
 }
 
 static bool has_array(const tern_value *v) {
@@ -220,10 +220,11 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_train_program *programs[] = {&t->train, &t->update, &t->score};
     for (size_t i = 0; i < t->n_slots; i++) {
         tern_slot *s = &t->slots[i];
-        TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
+        if (!s->codes_bytes)
+            TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
     }
-    for (int i = 0; i < 3; i++) TERN_TRY(bind_arrays(t, programs[i], err));
     if (t->base) TERN_TRY(tern_lora_load_base(t, err));
+    for (int i = 0; i < 3; i++) TERN_TRY(bind_arrays(t, programs[i], err));
     for (int i = 0; i < 3; i++) TERN_TRY(compile(t, programs[i], err));
     return TERN_OK;
 }

@@ -71,6 +71,7 @@ typedef struct tern_slot {
     const char *name;
     tern_train_array *array;
     uint64_t n_rows, n_cols;
+    uint64_t codes_bytes; // of a frozen matrix that stays as its file has it; 0: floats
     bool is_weight, is_matrix;
     bool is_ternary; // a master weight that is rounded in use
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
@@ -170,6 +171,8 @@ tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_trainer *t,
 tern_status tern_weight_rows_begin(tern_weight_rows *r, const tern_ternary_kind *kind,
                                    tern_error *err);
 void tern_weight_rows_read(tern_weight_rows *r, int64_t row, float *out);
+// For several threads at once, each with a room of TERN_TRAIN_ROOM(columns) floats.
+void tern_weight_rows_read_in(const tern_weight_rows *r, int64_t row, float *room, float *out);
 void tern_weight_rows_close(tern_weight_rows *r);
 // Whether a step may have unscored tokens.
 bool tern_trainer_masks(const tern_trainer *t);
@@ -206,6 +209,9 @@ const tern_file *tern_lora_file(const tern_lora_base *base);
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
 // Whether this weight is trained, as part of the adapter.
 bool tern_lora_is_trained(const tern_value *v);
+// What a matrix takes in the file that its graph says stays so.
+tern_status tern_lora_codes_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
+                                  tern_error *err);
 // Fills the frozen slots, before anything is compiled; then A and B.
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
 tern_status tern_lora_init(tern_trainer *t, tern_error *err);

@@ -105,6 +105,15 @@ tern_status tern_codes_open(tern_codes *r, const tern_matrix *m, const tern_tern
     return status;
 }
 
+tern_codes tern_codes_in(const tern_codes *r, float *room) {
+    const size_t n = (size_t)r->rows.m.n_cols;
+    return (tern_codes){.rows = r->rows,
+                        .mean = r->mean,
+                        .floats = room,
+                        .scales = room + n,
+                        .codes = (int8_t *)(room + n + n / 128 + 8)};
+}
+
 void tern_codes_close(tern_codes *r) {
     tern_rows_close(&r->rows);
     tern_free(r->floats);

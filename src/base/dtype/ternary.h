@@ -30,6 +30,10 @@ typedef struct tern_codes {
 // in memory until they are closed.
 tern_status tern_codes_open(tern_codes *r, const tern_matrix *m, const tern_ternary_kind *kind,
                             bool pieces, tern_error *err);
+// Another reader of r's rows, for another thread: nothing is read or taken, and r stays open. room:
+// TERN_CODES_ROOM(columns) floats of the caller's. Not to be closed.
+tern_codes tern_codes_in(const tern_codes *r, float *room);
+#define TERN_CODES_ROOM(n) ((n) + ((n) + 1024) / 4 + 1 + (n) / 128 + 8)
 // Codes -1, 0, +1 of a row; valid until the next call.
 const int8_t *tern_codes_row(tern_codes *r, int64_t row);
 void tern_codes_close(tern_codes *r);

@@ -5,6 +5,7 @@
 //   train_steps.c    one function per op
 //   train_loss.c     the loss, and the rows that are scored
 //   train_weights.c  those that read or change a weight: rounding, optimizers
+//   train_codes.c    products with frozen weights that are decoded a stripe at a time
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
 //   train_delta.c      the same of a delta net
@@ -25,7 +26,8 @@
 struct tern_train_array {
     tern_trainer_device *device;
     uint64_t n;
-    float *data; // 64
+    float *data;            // 64; NULL: codes
+    tern_train_codes codes; // decode NULL: floats
 };
 
 struct tern_trainer_device {
@@ -152,6 +154,23 @@ void cpu_train_fill_ropes(tern_program *p);
 cpu_train_fn cpu_train_fn_for(tern_op op);
 size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
+// The step's counter is 0 again, after what all threads did before is done.
+void cpu_train_rewind(cpu_train_step *s, const tern_team *team);
+// Frozen weights that are decoded where they are read: a row; the linears' function, and what they
+// need; rows that the team decodes together, which are there until the next ones.
+static inline bool cpu_train_is_coded(const cpu_train_run *run, tern_vid w) {
+    return run->program->g->values[w].is_coded;
+}
+void cpu_train_decode(const cpu_train_run *run, tern_vid w, size_t row, float *room, float *out);
+void cpu_train_linear_codes(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+size_t cpu_train_room_floats(const tern_program *p, const tern_node *n);
+size_t cpu_train_stripe_floats(const tern_program *p, const tern_node *n);
+typedef struct cpu_train_stripe {
+    tern_vid w;
+    size_t first, n; // rows
+} cpu_train_stripe;
+const float *cpu_train_decode_rows(cpu_train_run *run, cpu_train_step *s, const tern_team *team,
+                                   const cpu_train_stripe *of);
 void cpu_train_take_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_put_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_team *team);

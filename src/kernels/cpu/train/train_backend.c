@@ -65,6 +65,14 @@ static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_train_arra
     return TERN_OK;
 }
 
+static tern_status array_of_codes(tern_trainer_device *d, const tern_train_codes *codes,
+                                  tern_train_array **out, tern_error *err) {
+    *out = tern_alloc(TERN_MEM_GRAPH, sizeof **out);
+    if (!*out) return tern_fail_memory(err, sizeof **out);
+    **out = (tern_train_array){.device = d, .codes = *codes};
+    return TERN_OK;
+}
+
 static void array_free(tern_train_array *a) {
     if (!a) return;
     tern_free(a->data);
@@ -135,6 +143,8 @@ static tern_status make_steps(tern_program *p, tern_error *err) {
                              tern_op_name(n->op));
         if (n->op == TERN_OP_ROPE) TERN_TRY(add_rope(p, s, err));
         size_t floats = (cpu_train_scratch_floats(p, n) + 15) / 16 * 16;
+        if (floats > p->scratch_floats) p->scratch_floats = floats;
+        floats = (cpu_train_room_floats(p, n) + 15) / 16 * 16;
         if (floats > p->scratch_floats) p->scratch_floats = floats;
         floats = (cpu_train_part_floats(p, n) + 15) / 16 * 16;
         if (floats > p->part_floats) p->part_floats = floats;
@@ -260,6 +270,7 @@ const tern_train_backend tern_train_cpu = {
     .describe = device_describe,
     .array_bytes = array_bytes,
     .array_new = array_new,
+    .array_of_codes = array_of_codes,
     .array_free = array_free,
     .write = array_write,
     .read = array_read,

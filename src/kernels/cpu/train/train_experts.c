@@ -105,6 +105,7 @@ typedef struct mixture {
     size_t n_rows, k, n_experts;
     size_t n_in, n_out;         // of an expert
     bool shared;                // a row of x is read by all of its experts
+    bool coded;                 // the experts are decoded one after the other
     float *left, *right, *gemm; // room: [PAIRS][n_in or n_out], [PAIRS][COLS], the product's own
 } mixture;
 
@@ -119,7 +120,8 @@ static mixture mixture_of(const cpu_train_run *run, const tern_node *n, float *r
                  .n_rows = n_tokens(run),
                  .k = (size_t)n->route.n_chosen,
                  .n_in = (size_t)w->cols};
-    m.w = weight ? NULL : cpu_train_value(run, n->in[2]);
+    m.coded = !weight && cpu_train_is_coded(run, n->in[2]);
+    m.w = weight || m.coded ? NULL : cpu_train_value(run, n->in[2]);
     m.y = cpu_train_value(run, weight ? n->in[3] : n->out[0]);
     m.dy = forward ? NULL : cpu_train_value(run, n->in[0]);
     if (forward || weight) m.x = cpu_train_value(run, n->in[weight ? 2 : 0]);
@@ -155,6 +157,11 @@ static void multiply(const mixture *m, const cpu_gemm *g) {
     cpu_gemm_run(m->run->program->device->gemm, g, m->gemm);
 }
 
+// Its matrix; of those that are decoded, the last one that was.
+static const float *expert_of(const mixture *m, size_t expert) {
+    return m->coded ? m->w : m->w + expert * m->n_out * m->n_in;
+}
+
 // Columns [first, first + width) of y, of an expert.
 static void forward(const mixture *m, size_t expert, size_t first, size_t width) {
     size_t pairs[PAIRS], rows[PAIRS];
@@ -167,7 +174,7 @@ static void forward(const mixture *m, size_t expert, size_t first, size_t width)
                                 .k = m->n_in,
                                 .a = m->left,
                                 .lda = m->n_in,
-                                .b = m->w + (expert * m->n_out + first) * m->n_in,
+                                .b = expert_of(m, expert) + first * m->n_in,
                                 .ldb = m->n_in,
                                 .c = m->right,
                                 .ldc = width});
@@ -186,7 +193,7 @@ static void back(const mixture *m, size_t expert, size_t first, size_t width) {
                                 .k = m->n_out,
                                 .a = m->left,
                                 .lda = m->n_out,
-                                .b = m->w + expert * m->n_out * m->n_in + first,
+                                .b = expert_of(m, expert) + first,
                                 .ldb = m->n_in,
                                 .c = m->right,
                                 .ldc = width});
@@ -221,18 +228,58 @@ static void weight_back(const mixture *m, size_t expert, size_t first, size_t he
     }
 }
 
-// Columns of all rows' dx, one expert after the other.
-static void sum_back(const mixture *m, size_t first, size_t width) {
+// Zeros where experts that share rows add to them.
+static void clear_columns(const mixture *m, size_t first, size_t width) {
     for (size_t t = 0; t < m->n_rows; t++)
         memset(m->y + t * m->n_in + first, 0, width * sizeof *m->y);
+}
+
+// Columns of all rows' dx, one expert after the other.
+static void sum_back(const mixture *m, size_t first, size_t width) {
+    clear_columns(m, first, width);
     for (size_t e = 0; e < m->n_experts; e++) back(m, e, first, width);
+}
+
+static bool is_chosen(const mixture *m, size_t expert) {
+    size_t at = 0, pairs[PAIRS];
+    return next_pairs(m, expert, &at, pairs) > 0;
+}
+
+// The team decodes an expert, then shares out its columns; then the next one's. Sums over experts
+// have the order of sum_back.
+static void experts_in_turn(mixture *m, cpu_train_run *run, cpu_train_step *s,
+                            const tern_team *team) {
+    const bool is_forward = s->node->op == TERN_OP_EXPERTS;
+    const size_t n = is_forward ? m->n_out : m->n_in, blocks = (n + COLS - 1) / COLS;
+    size_t unit, end;
+    while (s->node->op == TERN_OP_EXPERTS_GRAD_SUM &&
+           tern_team_claim(&s->counter, blocks, 1, &unit, &end))
+        clear_columns(m, unit * COLS, n - unit * COLS < COLS ? n - unit * COLS : COLS);
+    cpu_train_rewind(s, team);
+    for (size_t e = 0; e < m->n_experts; e++) {
+        if (!is_chosen(m, e)) continue;
+        const cpu_train_stripe of = {s->node->in[2], e * m->n_out, m->n_out};
+        m->w = cpu_train_decode_rows(run, s, team, &of);
+        while (tern_team_claim(&s->counter, blocks, 1, &unit, &end)) {
+            const size_t first = unit * COLS, width = n - first < COLS ? n - first : COLS;
+            if (is_forward)
+                forward(m, e, first, width);
+            else
+                back(m, e, first, width);
+        }
+        cpu_train_rewind(s, team);
+    }
 }
 
 void cpu_train_experts(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_op op = s->node->op;
-    const mixture m = mixture_of(run, s->node, cpu_train_scratch(run, team));
+    mixture m = mixture_of(run, s->node, cpu_train_scratch(run, team));
     const bool by_input = op == TERN_OP_EXPERTS_GRAD_X || op == TERN_OP_EXPERTS_GRAD_SUM;
     const size_t n = by_input ? m.n_in : m.n_out, blocks = (n + COLS - 1) / COLS;
+    if (m.coded) {
+        experts_in_turn(&m, run, s, team);
+        return;
+    }
     size_t unit, end, units = op == TERN_OP_EXPERTS_GRAD_SUM ? blocks : blocks * m.n_experts;
     while (tern_team_claim(&s->counter, units, 1, &unit, &end)) {
         const size_t first = unit % blocks * COLS, width = n - first < COLS ? n - first : COLS;

@@ -20,12 +20,18 @@ static bool claim_rows(const cpu_train_run *run, cpu_train_step *s, size_t *firs
 // ---- Rows --------------------------------------------------------------------------------------
 
 static void step_embed(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
-    (void)team;
     operands o = values_of(run, s->node);
+    const tern_vid w = s->node->in[1];
+    const bool coded = cpu_train_is_coded(run, w);
     size_t n = cols(run, s->node->out[0]), first, last;
     while (claim_rows(run, s, &first, &last))
-        for (size_t t = first; t < last; t++)
-            memcpy(o.out[0] + t * n, o.in[1] + (size_t)run->batch->ids[t] * n, n * sizeof(float));
+        for (size_t t = first; t < last; t++) {
+            const size_t id = (size_t)run->batch->ids[t];
+            if (coded)
+                cpu_train_decode(run, w, id, cpu_train_scratch(run, team), o.out[0] + t * n);
+            else
+                memcpy(o.out[0] + t * n, o.in[1] + id * n, n * sizeof(float));
+        }
 }
 
 // Groups of as many columns as the weight has are normed one by one: heads of queries and keys.
@@ -322,6 +328,10 @@ static void multiply(const cpu_train_run *run, cpu_train_step *s, const tern_tea
 // y = x W^T; for the gradient, dx (+)= dy W.
 static void step_linear(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_node *node = s->node;
+    if (cpu_train_is_coded(run, node->in[1])) {
+        cpu_train_linear_codes(run, s, team);
+        return;
+    }
     operands o = values_of(run, node);
     bool back = node->op == TERN_OP_LINEAR_GRAD_X;
     size_t n_in = cols(run, node->in[0]), n_out = cols(run, node->out[0]);

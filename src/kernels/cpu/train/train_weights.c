@@ -160,9 +160,7 @@ typedef struct muon {
 } muon;
 
 static void product(const muon *u, cpu_gemm g) {
-    tern_team_barrier(u->team);
-    if (u->team->thread == 0) atomic_store_explicit(&u->step->counter, 0, memory_order_relaxed);
-    tern_team_barrier(u->team);
+    cpu_train_rewind(u->step, u->team);
     cpu_gemm_team(u->run->program->device->kernels.g, &g, u->team, &u->step->counter,
                   cpu_train_scratch(u->run, u->team));
     tern_team_barrier(u->team);
@@ -242,7 +240,7 @@ void cpu_train_muon(cpu_train_run *run, cpu_train_step *s, const tern_team *team
 }
 
 size_t cpu_train_shared_floats(const tern_program *p, const tern_node *n) {
-    if (n->op != TERN_OP_MUON) return 0;
+    if (n->op != TERN_OP_MUON) return cpu_train_stripe_floats(p, n);
     const tern_value *w = &p->g->values[n->in[0]];
     size_t side = (size_t)(w->rows < w->cols ? w->rows : w->cols);
     return (size_t)(w->rows * w->cols) + side * side;
