@@ -286,7 +286,13 @@ typedef struct tern_train_desc {
     bool peft;        // with each checkpoint, the adapter also as a folder of PEFT, OUT/peft
     // Some of "q,k,v,o,gate,up,down", or a folder's modules, "q_proj"; NULL and "all-linear": all.
     const char *lora_targets;
-    bool assistant_only; // learn only the assistant's tokens in chats; the rest is context
+    // Weights of `init` that are not trained, which have neither gradients nor moments: some of
+    // q,k,v,o,gate,up,down,norm,router, and parts of names in a folder or GGUF, with ranges of
+    // layers: "embed_tokens,lm_head,layers.0-3,self_attn". Not with lora_rank; so are these two.
+    const char *freeze;
+    float layer_rate_decay; // the rate of layer l of n is times this^(n - l), 0: 1 (LLRD)
+    float embedding_rate;   // peak rate of table and head, 0: as the others
+    bool assistant_only;    // learn only the assistant's tokens in chats; the rest is context
     // Resume from the newest checkpoint in `out`, if there is one. It must be of the same run: only
     // n_steps, reporting, keeping, patience, and where it is computed (device, threads,
     // micro_tokens, gradient_checkpointing, bf16, comm) may differ. With another n_steps the rest

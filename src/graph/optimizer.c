@@ -53,7 +53,7 @@ static void update_weight(tern_graph *update, tern_op op, const tern_value *w, t
     tern_g_in(update, n, m);
     if (v >= 0) tern_g_in(update, n, v);
     tern_g_in(update, n, norm2);
-    if (n) n->decays = w->is_matrix || w->is_table;
+    if (n) n->update = (tern_update_attrs){w->is_matrix || w->is_table, 1};
 }
 
 tern_status tern_graph_optimizer(const tern_graph *g, tern_update_kind kind, tern_graph *update,

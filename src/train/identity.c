@@ -56,13 +56,14 @@ static void put_float(tern_strbuf *out, const char *key, float value) {
 // 64-bit numbers are strings: a JSON number is a double.
 static void put_course(tern_strbuf *out, const tern_trainer *t) {
     const tern_train_desc *d = &t->desc;
+    tern_strbuf_printf(out, ",\"seq_len\":%d,\"batch_tokens\":%d,\"schedule\":\"%s%s", d->seq_len,
+                       d->batch_tokens, schedules[d->schedule], optimizers[d->optimizer]);
+    tern_parts_describe(d, out);
     tern_strbuf_printf(out,
-                       ",\"seq_len\":%d,\"batch_tokens\":%d,\"schedule\":\"%s%s\","
+                       "\","
                        "\"warmup\":%lld,\"seed\":\"%llu\",\"in_order\":%s,\"assistant_only\":%s",
-                       d->seq_len, d->batch_tokens, schedules[d->schedule],
-                       optimizers[d->optimizer], (long long)t->wished_warmup,
-                       (unsigned long long)d->seed, d->in_order ? "true" : "false",
-                       d->assistant_only ? "true" : "false");
+                       (long long)t->wished_warmup, (unsigned long long)d->seed,
+                       d->in_order ? "true" : "false", d->assistant_only ? "true" : "false");
     put_float(out, "rate", d->rate);
     put_float(out, "rate_2", d->rate_2);
     put_float(out, "weight_decay", d->weight_decay);

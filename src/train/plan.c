@@ -181,6 +181,11 @@ tern_status tern_plan_shares(tern_trainer *t, tern_error *err) {
 
 // ---- What is told ------------------------------------------------------------------------------
 
+// Whether the optimizer's graph has a step of it.
+static bool is_trained(const tern_trainer *t, const tern_slot *s) {
+    return s->is_weight && tern_graph_find(&t->update.graph, s->name) >= 0;
+}
+
 tern_train_info tern_plan_info(const tern_trainer *t) {
     tern_train_info i = {.device = t->backend->describe(t->device),
                          .seq_len = t->desc.seq_len,
@@ -198,9 +203,9 @@ tern_train_info tern_plan_info(const tern_trainer *t) {
                          .seconds = NAN};
     for (size_t s = 0; s < t->n_slots; s++) {
         int64_t n = (int64_t)(t->slots[s].n_rows * t->slots[s].n_cols);
-        i.n_params += t->slots[s].is_weight && t->slots[s].is_kept ? n : 0;
+        i.n_params += is_trained(t, &t->slots[s]) ? n : 0;
         i.n_all_params += t->slots[s].is_weight ? n : 0;
-        i.n_ternary += t->slots[s].is_ternary && t->slots[s].is_kept ? n : 0;
+        i.n_ternary += t->slots[s].is_ternary && is_trained(t, &t->slots[s]) ? n : 0;
     }
     if (t->contrastive) {
         tern_contrastive_info(t, &i);

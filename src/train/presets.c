@@ -303,6 +303,7 @@ static tern_status settle_preferences(tern_train_desc *d, const tern_config *c, 
 
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
+    TERN_TRY(tern_parts_check(d, err));
     if (d->preferences) return settle_preferences(d, c, err);
     if (d->pairs && d->init) return settle_fine_tuned(d, c, err);
     if (d->init) return settle_based(d, c, err);

@@ -172,12 +172,13 @@ static tern_status compile(tern_trainer *t, tern_train_program *p, tern_error *e
 static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err) {
     bool *frozen = NULL;
     size_t n_forward = g->n_nodes;
-    if (t->base) {
+    tern_status status = TERN_OK;
+    if (t->base || t->desc.freeze) {
         frozen = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *frozen);
         if (!frozen) return tern_fail_memory(err, g->n_values);
-        for (size_t v = 0; v < g->n_values; v++) frozen[v] = !tern_lora_is_trained(&g->values[v]);
+        status = tern_parts_frozen(t, g, frozen, err);
     }
-    tern_status status = tern_graph_differentiate(g, frozen, err);
+    if (status == TERN_OK) status = tern_graph_differentiate(g, frozen, err);
     tern_free(frozen);
     if (status == TERN_OK && t->desc.gradient_checkpointing)
         status = tern_graph_recompute(g, n_forward, err);
@@ -203,6 +204,7 @@ static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     TERN_TRY(differentiate(t, g, err));
     const tern_update_kind kind = (tern_update_kind)t->desc.optimizer;
     TERN_TRY(tern_graph_optimizer(g, kind, &t->update.graph, err));
+    tern_parts_set_rates(t, &t->update.graph);
     TERN_TRY(add_slots(t, g, err));
     TERN_TRY(add_slots(t, &t->update.graph, err));
     TERN_TRY(add_slots(t, &t->score.graph, err));

@@ -9,6 +9,7 @@
 //   find_rate.c    a short run that finds a learning rate
 //   log.c          a run's report, line by line
 //   samples.c      what the model says meanwhile
+//   parts.c        which weights are trained, and how fast
 //   identity.c     what identifies a run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
 //   lora.c         adapters for a frozen base; peft.c: their checkpoint as a folder for PEFT
@@ -187,6 +188,18 @@ tern_train_batch tern_trainer_batch(const tern_trainer *t, int32_t first, int32_
 tern_status tern_trainer_step(tern_trainer *t, float rate, float decay, tern_error *err);
 // Replaces each rank's number by the sum over all.
 tern_status tern_trainer_sum(tern_trainer *t, float *x, tern_error *err);
+
+// ---- Parts (parts.c) ---------------------------------------------------------------------------
+
+// Refuses settings that are out of range, and those of whole models for an adapter.
+tern_status tern_parts_check(const tern_train_desc *d, tern_error *err);
+// Sets frozen[v], zero before, for weights of a model's graph that are not trained.
+tern_status tern_parts_frozen(const tern_trainer *t, const tern_graph *g, bool *frozen,
+                              tern_error *err);
+// Gives each weight's step its factor of the rate.
+void tern_parts_set_rates(const tern_trainer *t, tern_graph *update);
+// Appends them to the run's identity, inside of a string.
+void tern_parts_describe(const tern_train_desc *d, tern_strbuf *out);
 
 // ---- The plan ----------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class TrainMemory:
 
 @dataclass(frozen=True)
 class TrainPlan:
-    """What a run will do and need (train_plan)."""
+    """What a run will do and need: of train_plan(), and for on_begin of train()."""
 
     device: str
     n_params: int  # trained
@@ -88,6 +88,9 @@ class TrainPlan:
     valid_share: float
     batch_pairs: int
     n_cut_texts: int
+    step: int  # above 0: resumed from that step
+    n_damaged: int  # newer checkpoints that were skipped
+    n_dropped_lines: int  # of the log, which will be written again
     n_steps: int
     n_epochs: float
     memory: TrainMemory
@@ -100,6 +103,9 @@ class TrainOptions(TypedDict, total=False):
 
     init: Optional[Path]  # a model with the first weights
     resume: Optional[bool]  # go on from the newest checkpoint in `out`
+    freeze: Optional[str]  # of init, not trained: some of "q,k,v,o,gate,up,down,norm,router", "layers.0-3,embed_tokens"
+    layer_rate_decay: Optional[float]  # the rate of layer l of n is times this^(n - l)
+    embedding_rate: Optional[float]  # of table and head
     assistant_only: Optional[bool]  # of chats learn only what the assistant says
     lora_rank: Optional[int]  # train an adapter beside the frozen weights of init
     lora_alpha: Optional[float]
@@ -264,6 +270,12 @@ def _desc(options: Dict[str, Any], **places: Optional[Path]) -> Any:
     return desc
 
 
+def _plan(info: Any) -> TrainPlan:
+    told = info.contents
+    values = {name: getattr(told, name) for name in TrainPlan.__dataclass_fields__}
+    return TrainPlan(**dict(values, device=decoded(told.device), memory=from_struct(TrainMemory, told.memory)))
+
+
 def train_plan(data: Optional[Path], **options: "Unpack[TrainOptions]") -> TrainPlan:
     """What train() would do and need with these options; trains and writes nothing. The speed is measured in some
     seconds. A run that the machine's memory cannot hold is refused, as train() does.
@@ -273,9 +285,7 @@ def train_plan(data: Optional[Path], **options: "Unpack[TrainOptions]") -> Train
     callbacks, found, desc = Callbacks(), [], _desc(dict(options), data=data)  # type: Callbacks, List[TrainPlan], Any
 
     def begin(_user: Any, info: Any) -> None:
-        told = info.contents
-        values = {name: getattr(told, name) for name in TrainPlan.__dataclass_fields__}
-        found.append(TrainPlan(**dict(values, device=decoded(told.device), memory=from_struct(TrainMemory, told.memory))))
+        found.append(_plan(info))
     guarded = callbacks.guarded(begin)
     desc.on_begin = type(desc.on_begin)(lambda *args: guarded(*args) and None)
     callbacks.run(lib.tern_train_plan, ctypes.byref(desc))
@@ -291,14 +301,15 @@ def train_find_rate(data: Optional[Path], **options: "Unpack[TrainOptions]") -> 
     return rates.rate, [(tried.rate, tried.smoothed) for tried in rates.tried[:rates.n]]
 
 
-def train(data: Optional[Path], out: Path, *, on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
+def train(data: Optional[Path], out: Path, *, on_begin: Optional[Callable[[TrainPlan], None]] = None,
+          on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
           on_step: Optional[Callable[[TrainEvent], Optional[bool]]] = None, **options: "Unpack[TrainOptions]") -> Optional[str]:
     """Trains a model on the shards of data_build(), or an adapter (lora_rank), or an embedding model (pairs).
     Returns the newest checkpoint that it wrote, which is a model that runs (docs/training.md).
 
-    out: a folder for checkpoints and log.jsonl. on_event gets each line of the log, on_step each step; returning
-    False writes a checkpoint and stops (TernError "aborted"), and so does Ctrl-C. With resume=True the same call
-    goes on, to the same numbers.
+    out: a folder for checkpoints and log.jsonl. on_begin gets the plan before the first step, on_event each
+    line of the log, on_step each step; returning False from these two writes a checkpoint and stops (TernError
+    "aborted"), and so does Ctrl-C. With resume=True the same call goes on, to the same numbers.
 
     >>> tern.data_tokenizer("texts", "tokenizer.json")
     >>> tern.data_build("texts", "shards", tokenizer="tokenizer.json")
@@ -314,6 +325,12 @@ def train(data: Optional[Path], out: Path, *, on_event: Optional[Callable[[Train
 
     def step(_user: Any, event: Any) -> Optional[bool]:
         return callbacks.error is None and (on_step is None or on_step(from_struct(TrainEvent, event.contents)))
+
+    def begin(_user: Any, info: Any) -> None:
+        if on_begin is not None:
+            on_begin(_plan(info))
+    guarded = callbacks.guarded(begin)
+    desc.on_begin = type(desc.on_begin)(lambda *args: guarded(*args) and None)
     desc.on_event = type(desc.on_event)(callbacks.guarded(line))
     desc.on_step = type(desc.on_step)(callbacks.guarded(step))  # Ctrl-C is noticed in it
     callbacks.run(lib.tern_train, ctypes.byref(desc))

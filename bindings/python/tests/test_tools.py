@@ -199,8 +199,17 @@ class Tools(unittest.TestCase):
                    sample_prompts=self.path("prompts.txt"), sample_tokens=3, **shape)
         self.assertEqual([(e.step, e.prompt) for e in seen if e.sample is not None], [(0, "The cat"), (1, "The cat")])
         self.assertTrue([name for name in os.listdir(self.path("says")) if "tfevents" in name])
-        seen = []
-        path = tern.train(self.path("shards"), self.path("whole"), steps=4, seed=3, on_event=seen.append, **shape)
+        seen, began = [], []
+        path = tern.train(self.path("shards"), self.path("whole"), steps=4, seed=3, on_begin=began.append,
+                          on_event=seen.append, **shape)
+        self.assertEqual([(b.step, b.n_steps, b.n_params, b.memory.weights) for b in began],
+                         [(0, 4, plan.n_params, plan.memory.weights)])
+        tuned = dict(init=path, steps=2, seq_len=16, threads=1, on_begin=began.append)
+        tern.train(self.path("shards"), self.path("tuned"), freeze="embed_tokens,norm", layer_rate_decay=0.9,
+                   embedding_rate=None, **tuned)
+        self.assertLess(began[1].n_params, began[1].n_all_params)
+        with self.assertRaisesRegex(tern.TernError, "no weight of this bitnet is 'layers.7'"):
+            tern.train(self.path("shards"), self.path("no"), freeze="layers.7", **tuned)
         self.assertEqual([e.step for e in seen if e.loss == e.loss], [1, 2, 3, 4])
         command("train", "--data", self.path("shards"), "-o", self.path("cli"), "-n", "4", "--seed", "3",
                 *(word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))))
@@ -221,6 +230,8 @@ class Tools(unittest.TestCase):
 
         def broken(event):
             raise ZeroDivisionError("mine")
+        with self.assertRaisesRegex(ZeroDivisionError, "mine"):
+            tern.train(self.path("shards"), self.path("began"), steps=4, on_begin=broken, **shape)
         with self.assertRaisesRegex(ZeroDivisionError, "mine"):
             tern.train(self.path("shards"), self.path("broken"), steps=4, on_event=broken, **shape)
         for options, says in ((dict(steps=2**63), "steps"), (dict(layers=2**32 + 1), "layers"), (dict(recipe="x"), "bitnet")):

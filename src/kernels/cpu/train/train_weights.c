@@ -59,8 +59,12 @@ static float grad_scale(const tern_train_batch *b, const float *norm2) {
     return b->clip > 0 && norm > b->clip ? b->clip / norm : 1;
 }
 
+static float rate_of(const cpu_train_run *run, const cpu_train_step *s) {
+    return run->batch->rate * s->node->update.factor;
+}
+
 static float kept(const cpu_train_run *run, const cpu_train_step *s) {
-    return 1 - (s->node->decays ? run->batch->rate * run->batch->decay : 0);
+    return 1 - (s->node->update.decays ? rate_of(run, s) * run->batch->decay : 0);
 }
 
 static tern_adamw adamw_of(const cpu_train_run *run, const cpu_train_step *s, const float *norm2) {
@@ -69,7 +73,7 @@ static tern_adamw adamw_of(const cpu_train_run *run, const cpu_train_step *s, co
                         .beta2 = b->beta2,
                         .eps = b->eps,
                         .grad_scale = grad_scale(b, norm2),
-                        .rate_1 = (float)(b->rate / (1 - pow(b->beta1, (double)b->step))),
+                        .rate_1 = (float)(rate_of(run, s) / (1 - pow(b->beta1, (double)b->step))),
                         .inverse_2 = (float)(1 / (1 - pow(b->beta2, (double)b->step))),
                         .keep = kept(run, s)};
 }
@@ -234,7 +238,7 @@ void cpu_train_muon(cpu_train_run *run, cpu_train_step *s, const tern_team *team
     float norm = (float)sqrt(team_sum(run, s, team, x, n)) + 1e-7f;
     for (size_t i = first; i < last; i++) x[i] /= norm;
     for (int i = 0; i < ITERATIONS; i++) iterate(&u);
-    float rate = b->rate * 0.2f * sqrtf((float)(u.rows > u.cols ? u.rows : u.cols));
+    float rate = rate_of(run, s) * 0.2f * sqrtf((float)(u.rows > u.cols ? u.rows : u.cols));
     float keep = kept(run, s);
     for (size_t i = first; i < last; i++) w[i] = keep * w[i] - rate * x[i];
 }

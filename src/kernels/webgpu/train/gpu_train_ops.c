@@ -460,7 +460,8 @@ static void add_update(tern_program *p, const tern_node *n) {
     gpu_train_step *s =
         add(p, steps ? GPU_TRAIN_ADAMW : GPU_TRAIN_ZERO, fixed(groups(count, 4096)), fixed(1));
     set(s, "N4", groups(count, 4));
-    set(s, "DECAYS", steps && n->decays);
+    set(s, "DECAYS", steps && n->update.decays);
+    if (steps) set(s, "FACTOR", (double)n->update.factor);
     // In the order of the bindings: gradient, weight, norm, moments.
     static const int order[] = {1, 0, 4, 2, 3};
     if (!steps)

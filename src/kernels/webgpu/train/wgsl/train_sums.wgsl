@@ -6,6 +6,7 @@ override COLS: u32;  // of a value of T rows
 override LD: u32;
 override CHUNK: u32; // tokens that a part stands for
 override DECAYS: bool;
+override FACTOR: f32; // of the rate
 override BACK: bool; // a sum of gradients of values
 override PARTS: u32; // of a sum over a whole array, at most 64
 
@@ -115,6 +116,6 @@ fn adamw(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
         v[i] = square;
         var step = mean * run.correction1 / (sqrt(square * run.correction2) + run.eps);
         if (DECAYS) { step += run.decay * y[i]; }
-        y[i] -= run.rate * step;
+        y[i] -= run.rate * FACTOR * step;
     }
 }
