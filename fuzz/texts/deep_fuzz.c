@@ -53,7 +53,7 @@ static void read_template(tern_str source, tern_str variables) {
     tern_json_doc doc = {0};
     tern_strbuf out = {0};
     tern_error err = {0};
-    if (tern_jinja_parse(&program, source, &err) == TERN_OK &&
+    if (tern_jinja_parse(&program, source, J_SPACE_TRIMMED, &err) == TERN_OK &&
         tern_json_parse(&doc, variables.ptr, variables.len, &err) == TERN_OK)
         (void)tern_jinja_render(&program, &limits, &doc, &out, &err);
     tern_strbuf_free(&out);

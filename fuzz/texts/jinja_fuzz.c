@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     jprogram program;
     tern_json_doc variables = {0};
     tern_error err;
-    if (tern_jinja_parse(&program, (tern_str){text, n_source}, &err) == TERN_OK &&
+    if (tern_jinja_parse(&program, (tern_str){text, n_source}, J_SPACE_TRIMMED, &err) == TERN_OK &&
         tern_json_parse(&variables, json, zero ? n - n_source - 1 : sizeof usual - 1, &err) ==
             TERN_OK) {
         tern_strbuf a = {0}, b = {0};

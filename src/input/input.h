@@ -136,6 +136,9 @@ tern_status tern_template_open(tern_template **out, tern_str source, tern_error 
 // an undefined variable is an error.
 tern_status tern_template_open_text(tern_template **out, tern_str source, const char *what,
                                     tern_error *err);
+// The same, with white space around tags as it is written: for the templates of evaluations.
+tern_status tern_template_open_task(tern_template **out, tern_str source, const char *what,
+                                    tern_error *err);
 void tern_template_free(tern_template *t);
 // Renders with `messages` and all members of `variables` (a JSON object, may be NULL: bos_token,
 // eos_token, add_generation_prompt, tools, enable_thinking, strftime_now's date_string ...). Steps,

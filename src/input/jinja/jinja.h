@@ -248,10 +248,14 @@ typedef struct jprogram {
 
 #define J_SOURCE_MAX ((size_t)1 << 20)
 
+// White space around tags: as transformers has it (jinja_lex.c), or as written.
+typedef enum jspace { J_SPACE_TRIMMED, J_SPACE_KEPT } jspace;
+
 // The source must not be longer than J_SOURCE_MAX. *tokens is freed by the caller, also on failure.
-tern_status tern_jinja_lex(jarena *arena, tern_str source, jtoken **tokens, tern_error *err);
+tern_status tern_jinja_lex(jarena *arena, tern_str source, jspace space, jtoken **tokens,
+                           tern_error *err);
 // Free the program also after a failure.
-tern_status tern_jinja_parse(jprogram *program, tern_str source, tern_error *err);
+tern_status tern_jinja_parse(jprogram *program, tern_str source, jspace space, tern_error *err);
 
 // ---- A run -------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 //   {% and {#    take the spaces between them and the beginning of their line (lstrip_blocks),
 //                {%+ does not; {{ never does.
 // Comments and {% raw %} never leave this file. Newlines are \n, and one at the very end is
-// dropped.
+// dropped. With J_SPACE_KEPT only the signs - remove anything.
 #include "input/jinja/jinja.h"
 
 #include <errno.h>
@@ -18,7 +18,8 @@ typedef struct lexer {
     jarena *arena;
     const char *begin, *at, *end; // the normalised source
     uint32_t line;
-    bool line_start; // the last tag removed the newline after it: text here begins a line
+    bool keeps_space; // J_SPACE_KEPT
+    bool line_start;  // the last tag removed the newline after it: text here begins a line
     jtoken *tokens;
     size_t n, capacity;
     tern_error *err;
@@ -63,7 +64,7 @@ static tern_status add_text(lexer *x, const char *tag, char sign, bool is_print)
     tern_str text = {x->at, (size_t)(tag - x->at)};
     if (sign == '-') {
         text = tern_jinja_strip(text, NULL, false, true);
-    } else if (sign != '+' && !is_print) {
+    } else if (sign != '+' && !is_print && !x->keeps_space) {
         size_t line = text.len; // where the last line of the text begins
         while (line > 0 && text.ptr[line - 1] != '\n') line--;
         tern_str rest = {text.ptr + line, text.len - line};
@@ -79,7 +80,7 @@ static tern_status add_text(lexer *x, const char *tag, char sign, bool is_print)
 static void end_tag(lexer *x, const char *p, char sign, bool is_print) {
     if (sign == '-')
         p = skip_space(x, p);
-    else if (!is_print && sign != '+' && p < x->end && *p == '\n')
+    else if (!is_print && sign != '+' && !x->keeps_space && p < x->end && *p == '\n')
         p++;
     x->line_start = p > x->begin && p[-1] == '\n';
     move_to(x, p);
@@ -315,14 +316,16 @@ static tern_status normalise(lexer *x, tern_str source) {
             *to++ = source.ptr[i];
         }
     }
-    if (to > copy && to[-1] == '\n') to--;
+    if (to > copy && to[-1] == '\n' && !x->keeps_space) to--;
     x->begin = x->at = copy;
     x->end = to;
     return TERN_OK;
 }
 
-tern_status tern_jinja_lex(jarena *arena, tern_str source, jtoken **tokens, tern_error *err) {
+tern_status tern_jinja_lex(jarena *arena, tern_str source, jspace space, jtoken **tokens,
+                           tern_error *err) {
     lexer x = {.arena = arena, .line = 1, .line_start = true, .err = err};
+    x.keeps_space = space == J_SPACE_KEPT;
     tern_status status = normalise(&x, source);
     while (status == TERN_OK && x.at < x.end) {
         const char *tag = x.at;

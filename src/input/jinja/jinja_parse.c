@@ -708,7 +708,7 @@ static tern_status parse_body(parser *p, const char *const *ends, jnode **list) 
     return TERN_OK;
 }
 
-tern_status tern_jinja_parse(jprogram *program, tern_str source, tern_error *err) {
+tern_status tern_jinja_parse(jprogram *program, tern_str source, jspace space, tern_error *err) {
     static const char *const no_ends[] = {NULL};
     jtoken *tokens = NULL;
     jnode *body = NULL;
@@ -716,7 +716,7 @@ tern_status tern_jinja_parse(jprogram *program, tern_str source, tern_error *err
     if (source.len > J_SOURCE_MAX)
         return tern_fail(err, TERN_ERR_FORMAT, "the chat template has %zu bytes, more than %zu",
                          source.len, J_SOURCE_MAX);
-    tern_status status = tern_jinja_lex(&program->arena, source, &tokens, err);
+    tern_status status = tern_jinja_lex(&program->arena, source, space, &tokens, err);
     parser p = {.arena = &program->arena, .at = tokens, .err = err, .program = program};
     if (status == TERN_OK) status = parse_body(&p, no_ends, &body);
     tern_free(tokens);

@@ -337,7 +337,7 @@ TEST(jinja_keys_that_meet_take_few_steps) {
     }
     tern_strbuf_puts(&json, "}}");
     REQUIRE_OK(tern_json_parse(&doc, json.ptr, json.len, &err), err);
-    REQUIRE_OK(tern_jinja_parse(&program, TERN_STR("{{ d.x }}"), &err), err);
+    REQUIRE_OK(tern_jinja_parse(&program, TERN_STR("{{ d.x }}"), J_SPACE_TRIMMED, &err), err);
     CHECK_MSG(tern_jinja_render(&program, &few, &doc, &out, &err) == TERN_OK &&
                   strcmp(tern_strbuf_text(&out), "1") == 0,
               "%s", err.message);

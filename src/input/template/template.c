@@ -13,14 +13,14 @@ struct tern_template {
 };
 
 static tern_status open_as(tern_template **out, tern_str source, const char *what, bool is_strict,
-                           tern_error *err) {
+                           jspace space, tern_error *err) {
     tern_template *t = tern_alloc(TERN_MEM_MISC, sizeof *t);
     *out = NULL;
     if (!t) return tern_fail_memory(err, sizeof *t);
     t->what = what;
     t->limits = tern_jinja_limits;
     t->limits.strict = is_strict;
-    tern_status status = tern_jinja_parse(&t->program, source, err);
+    tern_status status = tern_jinja_parse(&t->program, source, space, err);
     if (status == TERN_OK)
         *out = t;
     else
@@ -29,12 +29,17 @@ static tern_status open_as(tern_template **out, tern_str source, const char *wha
 }
 
 tern_status tern_template_open(tern_template **out, tern_str source, tern_error *err) {
-    return open_as(out, source, "chat template", false, err);
+    return open_as(out, source, "chat template", false, J_SPACE_TRIMMED, err);
 }
 
 tern_status tern_template_open_text(tern_template **out, tern_str source, const char *what,
                                     tern_error *err) {
-    return open_as(out, source, what, true, err);
+    return open_as(out, source, what, true, J_SPACE_TRIMMED, err);
+}
+
+tern_status tern_template_open_task(tern_template **out, tern_str source, const char *what,
+                                    tern_error *err) {
+    return open_as(out, source, what, true, J_SPACE_KEPT, err);
 }
 
 const tern_answer_style *tern_template_answer_style(const tern_template *t) { return &t->style; }
