@@ -351,12 +351,22 @@ static bool is_adapter(const tern_file *file) {
     return tern_str_is(type, "adapter");
 }
 
+static tern_status fail_adapter(tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "an adapter, not a model: load it beside its model, or merge it into that "
+                     "when you convert it");
+}
+
+static bool folder_has(const char *folder, const char *name) {
+    char *path = tern_path_join(folder, name);
+    bool there = path && tern_path_look(path) == TERN_PATH_FILE;
+    tern_free(path);
+    return there;
+}
+
 tern_status tern_file_need_weights(const tern_file *file, tern_error *err) {
     tern_strbuf what = {0};
-    if (is_adapter(file))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "an adapter, not a model: load it beside its model, or merge it into that "
-                         "when you convert it");
+    if (is_adapter(file)) return fail_adapter(err);
     if (file->kind != TERN_FILE_HF || file->n_tensors > 0) return TERN_OK;
     bool names_file = tern_path_look(file->path) != TERN_PATH_FOLDER;
     char *folder =
@@ -392,6 +402,8 @@ static tern_status read_folder(tern_file *file, const char *folder, const char *
     if (file->n_tensors == 0 && !tern_json_root(&file->config) && !file->tokenizer_json.ptr &&
         !file->tokenizer_model.ptr) {
         tern_strbuf what = {0};
+        if (folder_has(folder, "adapter_config.json"))
+            return tern_fail_prefix(err, fail_adapter(err), folder);
         tern_strbuf_printf(&what,
                            "no model here: neither %s nor %s nor config.json nor tokenizer.json",
                            SINGLE, INDEX);

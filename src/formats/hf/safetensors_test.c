@@ -247,6 +247,9 @@ TEST(hf_folder_refuses_what_is_no_model) {
     tern_error err = {0};
     CHECK(tern_file_open(&f, folder, &err) == TERN_ERR_FORMAT);
     CHECK(strstr(err.message, "no model here"));
+    save_text(folder, "adapter_config.json", "{}"); // seen to fail: as an empty folder
+    CHECK(tern_file_open(&f, folder, &err) == TERN_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "hf_empty: an adapter, not a model"));
     CHECK(tern_file_open(&f, "/nowhere/at/all", &err) == TERN_ERR_IO);
     CHECK(tern_file_open(&f, "/dev/null", &err) == TERN_ERR_IO);
     CHECK(strstr(err.message, "not a regular file"));
