@@ -258,32 +258,40 @@ TERN_API tern_status tern_eval_compare(tern_session *session, tern_session *refe
                                        tern_bytes text, const tern_perplexity_desc *desc,
                                        tern_eval_comparison *out, tern_error *err);
 
-// The i-th task that tern_eval_choice supports, in the order of the usual tables; NULL after the
+// The i-th task that tern_eval_run supports, in the order of the usual tables; NULL after the
 // last one. Names are matched ignoring case, '-' and '_': "SIQA", "commonsenseqa".
 TERN_API const char *tern_eval_task_name(size_t i);
-// Replaces *name by the task's own spelling. False: there is no such task.
+// Replaces *name by the task's own spelling; a name that ends in .json stays, as it is a task
+// file's. False: there is no such task.
 TERN_API bool tern_eval_task_known(const char **name);
 // Looks in folder and its subfolders for the task's file under its usual names (for BLiMP, which is
-// many files: a folder), and passes its path. False: there is none.
+// many files: a folder; for task.json: task.jsonl), and passes its path. False: there is none.
 TERN_API bool tern_eval_find_file(const char *task, const char *folder, tern_text_fn on_path,
                                   void *user);
 
 typedef struct tern_eval_desc {
-    const char *task;       // see tern_eval_task_name
+    const char *task;       // see tern_eval_task_name; or a task file, which ends in .json
     const char *path;       // JSONL
-    int n_shots;            // answered examples before each question...
+    int n_shots;            // answered examples before each question, 0: as the task has it, most
+                            // have none; below 0: none...
     const char *shots_path; // ...taken from the start of this file, which must not be `path`
     int n_items;            // at most; 0: all
     // Each item's scores are appended to this file as they are computed, and items already in it
     // are not computed again; NULL: none. One file can hold any number of tasks of one model.
     const char *results_path;
+    // Questions as a user's messages, in the model's chat template. system: NULL: none. The
+    // examples stand in front of the question, or shots_as_turns: are turns of their own.
+    bool apply_chat_template, shots_as_turns;
+    const char *system;
+    float temperature; // of answers that are generated; 0: the task's, as a rule greedy
+    int n_parallel;    // answers generated at once, 0: 8
     tern_progress_fn on_progress;
     void *user;
 } tern_eval_desc;
 
-#define TERN_EVAL_METRICS_MAX 4
+#define TERN_EVAL_METRICS_MAX 8
 typedef struct tern_eval_metric {
-    const char *name;    // "acc", "acc_norm", "acc_bytes", "perplexity"
+    char name[64];       // "acc", "acc_norm", "acc_bytes", "perplexity"
     double value, error; // error: standard error
 } tern_eval_metric;
 typedef struct tern_eval_result {
@@ -295,11 +303,32 @@ typedef struct tern_eval_result {
     char fault[512];
     tern_eval_metric metrics[TERN_EVAL_METRICS_MAX];
     int n_metrics;
+    int n_shots; // examples that were in front of each question
 } tern_eval_result;
-// Scores a task by the likelihood of its answers, as lm-evaluation-harness does. Fails if all items
-// are faulty.
-TERN_API tern_status tern_eval_choice(tern_session *session, const tern_eval_desc *desc,
-                                      tern_eval_result *out, tern_error *err);
+// Scores a task by the likelihood of its answers, or by what the model generates, as
+// lm-evaluation-harness does (docs/evaluation.md). Fails if all items are faulty. Overwrites the
+// session's timeline; generation forks it.
+TERN_API tern_status tern_eval_run(tern_session *session, const tern_eval_desc *desc,
+                                   tern_eval_result *out, tern_error *err);
+
+typedef enum tern_table_format {
+    TERN_TABLE_MARKDOWN = 0,
+    TERN_TABLE_JSON,
+    TERN_TABLE_CSV
+} tern_table_format;
+// Whether the results file `other` is better than `first`, item by item (two models, or one before
+// and after tuning): for each metric the mean difference, its standard error, and p: how probable a
+// difference as great is if both are equally good. Fails unless both
+// hold the same items of the same tasks.
+TERN_API tern_status tern_eval_significance(const char *first, const char *other,
+                                            tern_table_format format, tern_text_fn on_text,
+                                            void *user, tern_error *err);
+// The metrics of up to TERN_EVAL_FILES_MAX results files side by side. The best is marked if it is
+// better than each of the others with p below 0.05. Fails as above.
+#define TERN_EVAL_FILES_MAX 64
+TERN_API tern_status tern_eval_table(const char *const *paths, size_t n_paths,
+                                     tern_table_format format, tern_text_fn on_text, void *user,
+                                     tern_error *err);
 
 // Which of the properties described in arXiv:2402.17764 a model file has, one line each. TEXT or
 // JSON. Nothing is run: only config, graph and weights are examined.

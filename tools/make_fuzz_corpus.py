@@ -211,6 +211,32 @@ def chain_seeds():
     yield "cut", chains(1, 256, 8, few)[:-7]
 
 
+def task_seeds():
+    """A task file, a line of data, an answer."""
+    regex = [{"function": "regex", "regex_pattern": "#### (-?[0-9]+)|(x)", "group_select": -1, "fallback": "none"},
+             {"function": "take_first"}]
+    filters = [{"name": "strict", "filter": regex},
+               {"name": "loose", "filter": [{"function": "remove_whitespace"}, {"function": "uppercase"}]}]
+    generate = {"task": "g", "output_type": "generate_until", "doc_to_text": "a", "doc_to_target": "a"}
+    match = lambda pattern: [{"metric": "exact_match", "ignore_case": True, "regexes_to_ignore": [pattern, "x*"]}]
+    choice = {"task": "m", "output_type": "multiple_choice", "doc_to_text": "{% if q %}\n{{q}}{% endif %}",
+              "doc_to_target": "{{l}}", "doc_to_choice": "{{[b, 'it\\'s', c]}}", "description": "On {{s}}.\n",
+              "target_delimiter": "\n", "fewshot_delimiter": "\n\n", "num_fewshot": 2,
+              "metric_list": [{"metric": "acc"}, {"metric": "acc_norm", "aggregation": "mean", "higher_is_better": True}]}
+    until = {"until": ["\n"], "max_gen_toks": 8, "do_sample": False}
+    seeds = {
+        "generate": ({**generate, "generation_kwargs": until, "filter_list": filters, "metric_list": match("(?s).*#### ")},
+                     {"a": "#### 2"}, " It is 2. #### 2,0 x"),
+        "choice": (choice, {"q": "Why?", "b": "a \" b\n", "c": "\u00e9", "s": "x", "l": "2"}, "x"),
+        "choice_list": ({**choice, "doc_to_choice": ["yes", "no"]}, {"q": "", "s": "", "l": "yes"}, ""),
+        "slow_expression": ({**generate, "metric_list": match("(a+)+b")}, {}, "a" * 300),
+        "back_reference": ({**generate, "metric_list": match("(a)\\1")}, {}, "aa"),
+        "unknown_field": ({**generate, "process_docs": "x"}, {}, ""),
+    }
+    for name, parts in seeds.items():
+        yield name, b"\0".join(json.dumps(part).encode() for part in parts)
+
+
 def item_seeds():
     labelled = {"text": ["a", "b"], "label": ["A", "B"]}
     items = {
@@ -964,7 +990,7 @@ def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "fuzz/corpus"
     for target, seeds in (("gguf", gguf_seeds()), ("safetensors", safetensors_seeds()),
                           ("shard", shard_seeds()), ("chains", chain_seeds()),
-                          ("eval_item", item_seeds()), ("jinja", jinja_seeds()),
+                          ("eval_item", item_seeds()), ("eval_task", task_seeds()), ("jinja", jinja_seeds()),
                           ("model", model_seeds()), ("tower", tower_seeds()),
                           ("tokenizer_model", model_seeds_of_sentencepiece()),
                           ("tokenizer_gguf", tokenizer_seeds()), ("config", config_seeds()),

@@ -14,17 +14,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     const char *path = fuzz_write("results.jsonl", bytes, n);
     tern_eval_store s;
     tern_error err = {0};
-    const tern_eval_scores *scores;
+    const tern_eval_record *found;
     tern_status status = open_store(&s, path, &err);
     fuzz_require(status == TERN_OK || err.message[0]);
     if (status != TERN_OK) return 0;
     uint64_t next = s.n ? s.records[s.n - 1].item + 1 : 0;
     for (size_t i = 0; i < s.n; i++) {
         const tern_eval_record r = s.records[i];
-        status = tern_eval_store_find(&s, r.item, r.hash, r.scores.n, &scores, &err);
-        fuzz_require(status == TERN_OK && scores && scores->n == r.scores.n);
+        status = tern_eval_store_find(&s, r.item, r.hash, r.scores.n, &found, &err);
+        fuzz_require(status == TERN_OK && found && found->scores.n == r.scores.n);
     }
-    const tern_eval_record one = {next, 7, {.logprobs = {-1.5, -2}, .greedy = {true}, .n = 2}};
+    const tern_eval_record one = {
+        .item = next, .hash = 7, .scores = {.logprobs = {-1.5, -2}, .greedy = {true}, .n = 2}};
     status = tern_eval_store_add(&s, &one, &err);
     tern_eval_store_close(&s);
     if (status != TERN_OK || open_store(&s, path, &err) != TERN_OK) {

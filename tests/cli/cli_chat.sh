@@ -95,7 +95,10 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
     data_inspect) full "$tern" $command "$dir/own/train-00000.tern" ;;
     eval_ppl) full "$tern" $command "$model" "$dir/story" --window 16 ;;
     eval_compare) full "$tern" $command "$model" "$model" "$dir/story" --window 16 ;;
-    eval_choice) full "$tern" $command "$model" --task blimp -f "$dir/blimp.jsonl" ;;
+    eval_choice | eval_run) full "$tern" $command "$model" --task blimp -f "$dir/blimp.jsonl" ;;
+    eval_significance | eval_table)
+        "$tern" eval choice "$model" --task blimp -f "$dir/blimp.jsonl" --results "$dir/$name" >/dev/null
+        full "$tern" $command "$dir/$name" "$dir/$name" ;;
     eval_paper) full "$tern" $command "$model" ;;
     datagen) full "$tern" datagen "$model" hello --raw --keep-cut -n 4 --count 1 --max-repetition 1 ;;
     imatrix) full "$tern" imatrix "$model" "$dir/story" -o "$dir/full.gguf" --window 16 ;;

@@ -11,7 +11,8 @@ has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
 for command in run chat inspect graph compute embed classify transcribe speak tokenize detokenize logits convert imatrix datagen \
     mine bench ask 'memory add' 'memory recall' 'memory list' 'memory import' 'data tokenizer' \
-    'data build' 'data inspect' 'eval ppl' 'eval compare' 'eval choice' 'eval paper'; do
+    'data build' 'data inspect' 'eval ppl' 'eval compare' 'eval run' 'eval choice' 'eval significance' \
+    'eval table' 'eval paper'; do
     ends 0 "$tern" help
     has "^  ${command%% *} "
     ends 0 "$tern" $command --help
@@ -235,6 +236,26 @@ has '^| blimp | 0 | 2 | acc | '
 has '^| piqa | 0 | 1 | acc_norm | '
 ends 0 "$tern" eval choice -m "$model" --task all -d "$dir/tasks" --results "$dir/results" -o json
 has '"task":"blimp","n_items":2,"n_resumed":2'
+ends 0 "$tern" eval significance "$dir/results" "$dir/results"
+has '^| piqa | acc | 1 | [01].0000 | [01].0000 | +0.0000 | 0 : 0 | 1 | McNemar |'
+ends 0 "$tern" eval table "$dir/results" "$dir/results" -o csv
+has '^piqa,acc_norm,1,.*/results,[01],,false$'
+fails 2 "two results files" "$tern" eval significance "$dir/results"
+fails 2 "no results files" "$tern" eval table
+fails 1 'not a file of --results' "$tern" eval table "$dir/tasks/piqa.jsonl"
+cat >"$dir/own.json" <<'end'
+{"task":"own","output_type":"generate_until","doc_to_text":"{{goal}} is","doc_to_target":"sol1",
+ "generation_kwargs":{"max_gen_toks":4}}
+end
+cp "$dir/tasks/piqa.jsonl" "$dir/tasks/own.jsonl"
+ends 0 "$tern" eval run "$model" --tasks "$dir/own.json,piqa" -d "$dir/tasks" --parallel 2
+has '^| own.json | 0 | 1 | exact_match | [01].0000 |'
+has '^| piqa | 0 | 1 | acc | '
+fails 2 "no task 'zork'" "$tern" eval run "$model" --tasks piqa,zork -d "$dir/tasks"
+fails 2 'for one task' "$tern" eval run "$model" --tasks "piqa,$dir/own.json" -f "$dir/tasks/piqa.jsonl"
+fails 1 'gsm8k: 5 examples' "$tern" eval run "$model" --tasks gsm8k -f "$dir/tasks/piqa.jsonl"
+echo '{"task":1}' >"$dir/own.json"
+fails 1 'own.json:1: task: expected 1 to 127 bytes' "$tern" eval run "$model" --tasks "$dir/own.json" -d "$dir/tasks"
 mkdir "$dir/tasks/mmlu"
 for answer in 0 1 2; do # three items in one file, one in another: the mean is over items
     echo '{"question":"1+1","choices":["1","2","3","4"],"answer":'$answer'}'

@@ -330,7 +330,10 @@ static void call_with_nothing(void) {
     FAILS(tern_convert, "none.gguf", "other.gguf", &merge);
     FAILS(tern_eval_perplexity, NULL, NULL, 0, NULL, NULL);
     FAILS(tern_eval_compare, NULL, NULL, (tern_bytes){0}, NULL, NULL);
-    FAILS(tern_eval_choice, NULL, NULL, NULL);
+    FAILS(tern_eval_run, NULL, NULL, NULL);
+    FAILS(tern_eval_significance, NULL, NULL, TERN_TABLE_MARKDOWN, NULL, NULL);
+    FAILS(tern_eval_table, NULL, 0, TERN_TABLE_MARKDOWN, NULL, NULL);
+    FAILS(tern_eval_table, NULL, 2, TERN_TABLE_MARKDOWN, NULL, NULL);
     FAILS(tern_eval_paper, NULL, TERN_FORMAT_TEXT, NULL, NULL);
     FAILS(tern_imatrix, NULL, "none.gguf", NULL, NULL);
     FAILS(tern_datagen, NULL, NULL, NULL);
@@ -537,8 +540,8 @@ static void call_with_session(tern_session *s) {
     FAILS(tern_eval_perplexity, s, "text", 4, NULL, NULL);
     FAILS(tern_eval_compare, s, NULL, (tern_bytes){"text", 4}, NULL, &comparison);
     FAILS(tern_eval_compare, s, s, (tern_bytes){NULL, 4}, NULL, &comparison);
-    FAILS(tern_eval_choice, s, NULL, &result);
-    FAILS(tern_eval_choice, s, &eval, &result);
+    FAILS(tern_eval_run, s, NULL, &result);
+    FAILS(tern_eval_run, s, &eval, &result);
 }
 
 static bool ignore_record(void *user, const tern_memory_record *record) {

@@ -382,7 +382,7 @@ static tern_status evaluate(const char *folder, tern_error *err) {
     TERN_TRY(tern_model_open(&m, in(folder, "model.gguf"), &md, err));
     tern_status status = tern_session_open(&s, m, &(tern_session_desc){.n_context = 64}, err);
     if (status == TERN_OK) {
-        status = tern_eval_choice(s, &d, &result, err);
+        status = tern_eval_run(s, &d, &result, err);
         tern_session_close(s);
     }
     tern_model_close(m);

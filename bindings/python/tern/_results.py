@@ -202,6 +202,7 @@ class ChoiceResult:
     metrics: Dict[str, Tuple[float, float]]  # "acc": (value, standard error)
     n_faulty: int  # that cannot be scored, and are not among n_items
     fault: str  # of the first of them: its place and the reason
+    n_shots: int  # examples that were in front of each question
 
 
 @dataclass(frozen=True)

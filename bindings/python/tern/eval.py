@@ -1,4 +1,4 @@
-"""How good a model is: perplexity, comparison, multiple choice, and the checklist of arXiv:2402.17764.
+"""How good a model is: perplexity, comparison, tasks, and the checklist of arXiv:2402.17764.
 
 docs/evaluation.md defines exactly what is computed.
 """
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _c as c
 from ._callbacks import OnProgress
@@ -16,7 +16,7 @@ from ._options import Kv, whole
 from ._results import ChoiceResult, Comparison, Distribution, Perplexity
 from ._session import Session
 
-__all__ = ["perplexity", "compare", "choice", "paper", "tasks", "find_file"]
+__all__ = ["perplexity", "compare", "run", "choice", "significance", "table", "paper", "tasks", "find_file"]
 
 CONVENTIONS = (("llama.cpp", c.TERN_PERPLEXITY_LLAMA_CPP), ("transformers", c.TERN_PERPLEXITY_TRANSFORMERS))
 
@@ -68,28 +68,50 @@ def compare(model: Model, reference: Model, text: str, *, convention: str = "lla
                       from_struct(Distribution, out.p_change), out.same_top, out.same_top_error)
 
 
-def choice(model: Model, task: str, path: Path, *, shots: int = 0, shots_path: Optional[Path] = None, limit: int = 0,
-           results: Optional[Path] = None, context: Optional[int] = None, kv: Kv = "auto",
-           on_progress: Optional[OnProgress] = None) -> ChoiceResult:
-    """Scores a task by the likelihood of its answers, as lm-evaluation-harness does.
+def run(model: Model, task: Path, path: Path, *, shots: Optional[int] = None, shots_path: Optional[Path] = None,
+        limit: int = 0, results: Optional[Path] = None, apply_chat_template: bool = False, system: Optional[str] = None,
+        shots_as_turns: bool = False, temperature: float = 0, parallel: int = 0, context: Optional[int] = None,
+        kv: Kv = "auto", on_progress: Optional[OnProgress] = None) -> ChoiceResult:
+    """Scores a task by the likelihood of its answers, or by what the model generates, as lm-evaluation-harness does.
 
-    path: the task's JSON lines. shots: answered examples before each question, from the start of shots_path.
-    limit: items at most, 0: all. results: each item's scores are appended to this file, and items already in it
-    are not computed again.
+    task: a name of tasks(), or a task file, whose name ends in .json. path: the task's JSON lines. shots: answered
+    examples before each question, from the start of shots_path; None: as many as the task has. limit: items at most,
+    0: all. results: each item's scores are appended to this file, and items already in it are not computed again.
+    apply_chat_template: questions are a user's messages, after a `system` message and the examples, which
+    shots_as_turns makes turns of the chat. temperature: of generated answers, of which `parallel` are computed at
+    once (0: 8).
     """
-    name = ctypes.c_char_p(utf8(task))
+    name = ctypes.c_char_p(encoded(task))
     if not lib.tern_eval_task_known(ctypes.byref(name)):
         refuse("there is no task %s; there are %s" % (task, ", ".join(tasks())))
     callbacks, out = Callbacks(), c.tern_eval_result()
     desc = c.tern_eval_desc(
-        task=name.value, path=encoded(path), n_shots=whole("shots", shots),
+        task=name.value, path=encoded(path), n_shots=0 if shots is None else whole("shots", shots) or -1,
         shots_path=None if shots_path is None else encoded(shots_path), n_items=whole("limit", limit),
-        results_path=None if results is None else encoded(results), on_progress=callbacks.progress(on_progress))
+        results_path=None if results is None else encoded(results), apply_chat_template=apply_chat_template,
+        shots_as_turns=shots_as_turns, system=optional(system), temperature=temperature,
+        n_parallel=whole("parallel", parallel), on_progress=callbacks.progress(on_progress))
     with model.session(context=context, kv=kv, speculate=False) as session, session._handle as pointer:
-        callbacks.run(lib.tern_eval_choice, pointer, ctypes.byref(desc), ctypes.byref(out))
+        callbacks.run(lib.tern_eval_run, pointer, ctypes.byref(desc), ctypes.byref(out))
     metrics = {row.name.decode(): (row.value, row.error) for row in out.metrics[:out.n_metrics]}
     return ChoiceResult(out.n_items, out.n_resumed, out.n_cut, metrics, out.n_faulty,
-                        out.fault.decode("utf-8", "replace"))
+                        out.fault.decode("utf-8", "replace"), out.n_shots)
+
+
+choice = run  # its older name
+
+
+def significance(first: Path, other: Path) -> Dict[str, Any]:
+    """Whether the results file `other` is better than `first`, item by item: differences with errors and p."""
+    found = json.loads(text_of(lib.tern_eval_significance, encoded(first), encoded(other), c.TERN_TABLE_JSON))
+    return dict(found)
+
+
+def table(paths: Sequence[Path]) -> Dict[str, Any]:
+    """The metrics of several results files side by side; "best" marks one that is better than each other, p < 0.05."""
+    names = [encoded(path) for path in paths]
+    found = json.loads(text_of(lib.tern_eval_table, (ctypes.c_char_p * len(names))(*names), len(names), c.TERN_TABLE_JSON))
+    return dict(found)
 
 
 def paper(path: Path) -> Dict[str, Any]:
@@ -99,7 +121,7 @@ def paper(path: Path) -> Dict[str, Any]:
 
 
 def tasks() -> List[str]:
-    """The tasks that choice() supports, in the order of the usual tables."""
+    """The tasks that run() supports, in the order of the usual tables."""
     names: List[str] = []
     while True:
         name = lib.tern_eval_task_name(len(names))

@@ -133,6 +133,9 @@ class Tools(unittest.TestCase):
             self.assertEqual(tern.eval.choice(model, "piqa", self.path("piqa.jsonl"), limit=1).n_items, 1)
             with self.assertRaisesRegex(tern.TernError, "hellaswag"):
                 tern.eval.choice(model, "nothing", self.path("piqa.jsonl"))
+        rows = tern.eval.significance(self.path("results"), self.path("results"))["metrics"]
+        self.assertEqual((rows[0]["metric"], rows[0]["difference"], rows[0]["p"]), ("acc", 0, 1))
+        self.assertFalse(tern.eval.table([self.path("results")])["metrics"][0]["models"][0]["best"])
         self.assertEqual(tern.eval.tasks()[0], "hellaswag")
         self.assertIsNone(tern.eval.find_file("hellaswag", self.folder))
         open(self.path("hellaswag.jsonl"), "w").close()

@@ -4,6 +4,8 @@
 //   eval_items.c   the table's templates are filled in: a line of JSON becomes an item
 //   eval_choice.c  an item and a session become log-probabilities, and these become metrics
 //   eval_record.c  the file that keeps log-probabilities, so that a run can be resumed
+//
+// and eval_results.c reads these files again, for eval_versus.c, which compares models by them.
 #ifndef TERN_TASKS_EVAL_EVAL_H
 #define TERN_TASKS_EVAL_EVAL_H
 
@@ -11,6 +13,7 @@
 #include "base/lines.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+#include "tern_tools.h"
 
 #define TERN_EVAL_ANSWERS_MAX 64
 
@@ -60,6 +63,7 @@ typedef struct tern_eval_task { // a row of the table
     const char *files[4]; // usual names; of a folder: ends with a slash
     unsigned metrics;
     tern_eval_layout layouts[TERN_EVAL_LAYOUTS];
+    const char *definition; // in place of layouts: the text of a task file
 } tern_eval_task;
 // By either name, ignoring case, '-' and '_'. NULL: there is none.
 const tern_eval_task *tern_eval_task_find(const char *name);
@@ -77,8 +81,11 @@ typedef struct tern_eval_scores {
 
 // The results file: a line of JSON that names the model, then one for each item.
 typedef struct tern_eval_record {
-    uint64_t item, hash; // place in the task's file; of the item's line and of its examples
-    tern_eval_scores scores;
+    uint64_t item, hash;     // place in the task's file; of the item's line and of its examples
+    tern_eval_scores scores; // n 0: the item has an answer
+    char *answer;            // generated; of a record that was read: the store's
+    tern_eval_metric metrics[TERN_EVAL_METRICS_MAX]; // the item's own; not read back
+    int n_metrics;
 } tern_eval_record;
 
 typedef struct tern_eval_store {
@@ -92,12 +99,37 @@ typedef struct tern_eval_store {
 // is removed.
 tern_status tern_eval_store_open(tern_eval_store *s, const char *path, const char *header,
                                  const char *task, const char *items_name, tern_error *err);
-// The file's scores for an item, or NULL. Ask for items in rising order. Fails if the file has
-// scores for another text under this number.
+// The file's record of an item, or NULL. Ask for items in rising order. Fails if the file has one
+// for another text under this number. n_answers 0: a generated answer.
 tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash, int n_answers,
-                                 const tern_eval_scores **out, tern_error *err);
+                                 const tern_eval_record **out, tern_error *err);
 tern_status tern_eval_store_add(tern_eval_store *s, const tern_eval_record *record,
                                 tern_error *err);
 void tern_eval_store_close(tern_eval_store *s); // a zeroed one is allowed
+
+// A results file, to compare models by: each item's metrics.
+typedef struct tern_eval_outcome {
+    uint32_t task;
+    uint64_t file, item, hash; // file: a hash of its name
+    size_t line;
+    double values[TERN_EVAL_METRICS_MAX];
+} tern_eval_outcome;
+
+#define TERN_EVAL_TASKS_MAX 1024
+typedef struct tern_eval_outcomes_task {
+    char *name, *metrics[TERN_EVAL_METRICS_MAX];
+    int n_metrics;
+    size_t first, n; // of its outcomes
+} tern_eval_outcomes_task;
+
+typedef struct tern_eval_outcomes {
+    const char *path; // the caller's
+    tern_eval_outcomes_task *tasks;
+    tern_eval_outcome *list; // by task, file and item
+    size_t n_tasks, n, tasks_capacity, capacity;
+} tern_eval_outcomes;
+// Free it also after a failure.
+tern_status tern_eval_outcomes_read(tern_eval_outcomes *o, const char *path, tern_error *err);
+void tern_eval_outcomes_free(tern_eval_outcomes *o);
 
 #endif

@@ -48,7 +48,7 @@ TEST(eval_choice_is_computed_as_by_hand) {
     tern_error err = {0};
     if (!rig_open(&r, 44, 0)) return;
     tern_eval_desc desc = {.task = "piqa", .path = write_file("piqa.jsonl", piqa)};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     double acc = 0, norm = 0, bytes = 0;
     for (int i = 0; i < 3; i++) {
         double s[2], c[2], b[2];
@@ -79,7 +79,7 @@ TEST(eval_lambada_and_blimp_are_computed_as_by_hand) {
     tern_eval_desc desc = {.task = "lambada",
                            .path = write_file("lambada.jsonl", "{\"text\":\"on and on\"}\n"
                                                                "{\"text\":\"the hen sang\"}")};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     bool greedy[2];
     double nll =
         -slow_pair(&r, "on and", "on", &greedy[0]) - slow_pair(&r, "the hen", "sang", &greedy[1]);
@@ -90,7 +90,7 @@ TEST(eval_lambada_and_blimp_are_computed_as_by_hand) {
         .task = "blimp",
         .path =
             write_file("b.jsonl", "{\"sentence_good\":\"He is.\",\"sentence_bad\":\"He are.\"}")};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     double good = slow_pair(&r, "", "He is.", greedy), bad = slow_pair(&r, "", "He are.", greedy);
     CHECK(result.n_metrics == 1 && result.metrics[0].value == (good > bad));
     CHECK(isnan(result.metrics[0].error)); // one item has none
@@ -120,17 +120,17 @@ TEST(eval_puts_examples_in_front) {
     if (!rig_open(&r, 46, 0)) return;
     const char *path = write_file("main.jsonl", piqa), *results = test_tmp("shots.results");
     tern_eval_desc desc = {.task = "piqa", .path = path, .n_shots = 1, .results_path = results};
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     desc.shots_path = path; // would give away the answers
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     desc.shots_path = write_file("shots.jsonl", shot);
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     double want = slow_pair(
         &r, "Question: Go\nAnswer: on\n\nQuestion: To stand\nAnswer:", "in the end", &greedy);
     CHECK_MSG(fabs(recorded(results, 3, 1) - want) < 1e-4, "%.9g, not %.9g",
               recorded(results, 3, 1), want);
     desc.n_shots = 2;
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "only 1 items of 2") != NULL);
     rig_close(&r);
 }
@@ -167,7 +167,7 @@ TEST(eval_mmlu_takes_examples_of_the_subject) {
                                  &(tern_session_desc){.n_context = 256, .kv_type = TERN_KV_F32},
                                  &err),
                err);
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     static const char *const subjects[] = {"b c", "a"}, *const shown[] = {"q", "p"},
                              *const asked[] = {"x", "y"}, *const answers[] = {"C", "D"};
     for (int i = 0; i < 2; i++) {
@@ -180,7 +180,7 @@ TEST(eval_mmlu_takes_examples_of_the_subject) {
                   recorded(results, i, 1), want);
     }
     desc.n_shots = 2;
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "only 1 items of 2 for a subject") != NULL);
     rig_close(&r);
 }
@@ -204,7 +204,7 @@ TEST(eval_truthfulqa_mc2_is_computed_as_by_hand) {
                                  &err),
                err);
     tern_eval_desc desc = {.task = "truthfulqa_mc2", .path = write_file("mc2.jsonl", line)};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     REQUIRE_OK(tern_eval_item_read(&item, tern_eval_task_find("truthfulqa_mc2"),
                                    (tern_str){line, sizeof line - 1}, &err),
                err);
@@ -240,7 +240,7 @@ TEST(eval_cuts_the_beginning_of_what_is_too_long) {
     const char *results = test_tmp("cut.results");
     tern_eval_desc desc = {
         .task = "lambada", .path = write_file("long.jsonl", line), .results_path = results};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     CHECK(result.n_cut == 1);
     strcat(context, " xyz");
     REQUIRE_OK(tern_tokenize(r.model, context, strlen(context), TERN_TOKENIZE_BOS, &all, &err),
@@ -254,7 +254,7 @@ TEST(eval_cuts_the_beginning_of_what_is_too_long) {
     // A continuation that does not fit at all.
     snprintf(line, sizeof line, "{\"context\":\"a\",\"continuation\":\"%s\"}\n", context);
     desc = (tern_eval_desc){.task = "lambada", .path = write_file("longer.jsonl", line)};
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_CONTEXT_FULL);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_CONTEXT_FULL);
     CHECK(strstr(err.message, "longer.jsonl:1: answer 1 has ") != NULL);
     rig_close(&r);
 }
@@ -266,18 +266,18 @@ TEST(eval_names_file_and_line_of_a_malformed_item) {
     if (!rig_open(&r, 47, 0)) return;
     tern_eval_desc desc = {.task = "lambada"};
     desc.path = write_file("bad.jsonl", "\n\n{\"text\":\"a\n");
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "bad.jsonl:3: ") != NULL, "%s", err.message);
     desc.path = write_file("bad.jsonl", "{\"words\":\"a b\"}");
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "bad.jsonl:1: not an item of lambada") != NULL, "%s",
               err.message);
     desc.path = write_file("bad.jsonl", "\n\n");
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
     desc.path = test_tmp("absent.jsonl");
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_IO);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_IO);
     desc.task = "chess";
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     rig_close(&r);
 }
 
@@ -319,7 +319,7 @@ TEST(eval_counts_faulty_items_and_says_why) {
         desc.path = write_file("faulty.jsonl", lines);
         remove(desc.results_path);
         for (int again = 0; again < 2; again++) {
-            REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+            REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
             CHECK_MSG(result.n_items == 1 && result.n_faulty == 2 &&
                           strstr(result.fault, cases[i].says),
                       "%zu: %zu, %zu: %s", i, result.n_items, result.n_faulty, result.fault);
@@ -348,22 +348,22 @@ TEST(eval_resumes_wherever_it_was_cut_off) {
     const char *results = test_tmp("piqa.results");
     tern_eval_desc desc = {
         .task = "piqa", .path = write_file("resume.jsonl", piqa), .results_path = results};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &whole, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &whole, &err), err);
     CHECK(whole.n_resumed == 0);
     long size = size_of(results);
     for (long cut = size - 1; cut >= 0; cut -= 41) {
         CHECK(truncate(results, cut) == 0);
-        REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+        REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
         CHECK(result.n_items == 3 && result.n_resumed < 3 && size_of(results) == size);
         for (int m = 0; m < whole.n_metrics; m++) // to the bit
             CHECK(!memcmp(&result.metrics[m].value, &whole.metrics[m].value, sizeof(double)));
     }
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     CHECK(result.n_resumed == 3);
     // Two writers of one file would truncate each other's results. Seen to fail with fopen.
     int fd;
     REQUIRE_OK(tern_file_open_log(&fd, results, UINT64_MAX, false, &err), err);
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_IO);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_IO);
     CHECK_MSG(strstr(err.message, "another process is writing there"), "%s", err.message);
     CHECK(size_of(results) == size);
     close(fd);
@@ -378,19 +378,19 @@ TEST(eval_refuses_results_of_something_else) {
     const char *results = test_tmp("else.results");
     tern_eval_desc desc = {
         .task = "piqa", .path = write_file("else.jsonl", piqa), .results_path = results};
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
-    CHECK(tern_eval_choice(stranger.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
+    CHECK(tern_eval_run(stranger.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "else.results:1: ") != NULL, "%s", err.message);
     desc.path = write_file("else.jsonl", shot); // other text under the same number
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_ARGUMENT);
     CHECK(strstr(err.message, "another text") != NULL);
     desc.path = write_file("second.jsonl", piqa); // another file's items are added
-    REQUIRE_OK(tern_eval_choice(r.session, &desc, &result, &err), err);
+    REQUIRE_OK(tern_eval_run(r.session, &desc, &result, &err), err);
     CHECK(result.n_resumed == 0);
     FILE *f = fopen(results, "ab");
     fputs("{\"task\":\"piqa\",\"file\":\"second.jsonl\",\"item\":9,\"hash\":\"1\"}\n", f);
     fclose(f);
-    CHECK(tern_eval_choice(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
+    CHECK(tern_eval_run(r.session, &desc, &result, &err) == TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "else.results:8: not a record") != NULL, "%s", err.message);
     rig_close(&stranger);
     rig_close(&r);
@@ -412,13 +412,13 @@ TEST(eval_survives_failing_allocations) {
     // And the pages of the longest text, once it has seen one.
     tern_perplexity_desc window = {.window = 32};
     CHECK(tern_eval_perplexity(r.session, story, sizeof story - 1, &window, &p, NULL) == TERN_OK);
-    CHECK(tern_eval_choice(r.session, &desc, &result, NULL) == TERN_OK);
+    CHECK(tern_eval_run(r.session, &desc, &result, NULL) == TERN_OK);
     size_t before = tern_heap_get().heap_now;
     tern_status status = TERN_ERR_MEMORY;
     for (uint64_t n = 1; status != TERN_OK && n < 1000; n++) {
         remove(desc.results_path);
         tern_mem_fail_at(n);
-        status = tern_eval_choice(r.session, &desc, &result, NULL);
+        status = tern_eval_run(r.session, &desc, &result, NULL);
         tern_mem_fail_at(0);
         CHECK(status == TERN_OK || status == TERN_ERR_MEMORY);
         CHECK(tern_heap_get().heap_now == before);

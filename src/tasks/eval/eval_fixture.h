@@ -40,7 +40,7 @@ static void rig_close(rig *r) {
     tern_model_close(r->model);
 }
 // ln p of ids[first..n), by logits of the whole sequence; *greedy: each was the greatest.
-static double slow_score(rig *r, const int32_t *ids, size_t first, size_t n, bool *greedy) {
+static inline double slow_score(rig *r, const int32_t *ids, size_t first, size_t n, bool *greedy) {
     size_t n_vocab = (size_t)r->info.n_vocab;
     float *logits = malloc(n * n_vocab * sizeof *logits);
     double sum = 0;

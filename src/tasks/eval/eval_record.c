@@ -2,10 +2,11 @@
 //
 //   {"tern_eval":1,"model":"m.gguf",...}                                the model, once
 //   {"task":"piqa","file":"piqa.jsonl","item":0,"hash":"9f...","logprobs":[-3.1,-4],
-//    "greedy":[false,true],"cut":false}                                 (in one line)
+//    "greedy":[false,true],"cut":false,"metrics":{"acc":1}}             (in one line)
 //
-// A line is written when its item is done, so a killed run leaves whole lines, except perhaps the
-// last. Log-probabilities read back exactly: a resumed run ends with the same metrics.
+// A generated answer has "answer":"text" in place of logprobs and greedy. A line is written when
+// its item is done, so a killed run leaves whole lines, except perhaps the last. Log-probabilities
+// read back exactly: a resumed run ends with the same metrics.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +44,20 @@ static bool read_hash(tern_str s, uint64_t *out) {
     return end == text + 16;
 }
 
+static bool read_answer(tern_str answer, char **out) {
+    *out = tern_alloc(TERN_MEM_MISC, answer.len + 1);
+    if (*out) memcpy(*out, answer.ptr, answer.len);
+    return *out != NULL;
+}
+
 static bool read_record(const tern_json_doc *doc, tern_eval_record *out) {
     const tern_json *root = tern_json_root(doc);
     int64_t item = tern_json_int(tern_json_get(doc, root, "item"), -1);
     out->item = (uint64_t)item;
+    tern_str answer = tern_json_str(tern_json_get(doc, root, "answer"));
+    out->scores.cut = tern_json_bool(tern_json_get(doc, root, "cut"), false);
     return item >= 0 && read_hash(tern_json_str(tern_json_get(doc, root, "hash")), &out->hash) &&
-           read_scores(doc, root, &out->scores);
+           (answer.ptr ? read_answer(answer, &out->answer) : read_scores(doc, root, &out->scores));
 }
 
 static tern_status keep_record(tern_eval_store *s, const tern_eval_record *r, const tern_lines *l,
@@ -73,6 +82,7 @@ static tern_status read_line(tern_eval_store *s, const tern_lines *l, tern_error
         status = read_record(&doc, &record)
                      ? keep_record(s, &record, l, err)
                      : tern_lines_fail(l, err, TERN_ERR_FORMAT, "not a record of scores");
+    if (status != TERN_OK) tern_free(record.answer);
     tern_json_free(&doc);
     return status;
 }
@@ -137,18 +147,36 @@ fail:
 }
 
 tern_status tern_eval_store_find(tern_eval_store *s, uint64_t item, uint64_t hash, int n_answers,
-                                 const tern_eval_scores **out, tern_error *err) {
+                                 const tern_eval_record **out, tern_error *err) {
     *out = NULL;
     while (s->next < s->n && s->records[s->next].item < item) s->next++;
     if (s->next == s->n || s->records[s->next].item != item) return TERN_OK;
     const tern_eval_record *r = &s->records[s->next];
-    if (r->hash != hash || r->scores.n != n_answers)
+    if (r->hash != hash || r->scores.n != n_answers || !r->answer != (n_answers > 0))
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "%s: its scores of item %llu of %s were had with another text or other "
                          "examples; name another file for these",
                          s->path, (unsigned long long)item + 1, s->items_name);
-    *out = &r->scores;
+    *out = r;
     return TERN_OK;
+}
+
+static void put_scores(tern_strbuf *line, const tern_eval_record *record) {
+    const tern_eval_scores *r = &record->scores;
+    if (record->answer) {
+        tern_strbuf_puts(line, "\"answer\":");
+        tern_strbuf_json(line, record->answer, strlen(record->answer));
+        return;
+    }
+    tern_strbuf_puts(line, "\"logprobs\":[");
+    for (int i = 0; i < r->n; i++) {
+        if (i) tern_strbuf_putc(line, ',');
+        tern_strbuf_json_number(line, r->logprobs[i]);
+    }
+    tern_strbuf_puts(line, "],\"greedy\":[");
+    for (int i = 0; i < r->n; i++)
+        tern_strbuf_printf(line, "%s%s", i ? "," : "", r->greedy[i] ? "true" : "false");
+    tern_strbuf_putc(line, ']');
 }
 
 tern_status tern_eval_store_add(tern_eval_store *s, const tern_eval_record *record,
@@ -159,21 +187,23 @@ tern_status tern_eval_store_add(tern_eval_store *s, const tern_eval_record *reco
     tern_strbuf_json(&s->line, s->task, strlen(s->task));
     tern_strbuf_puts(&s->line, ",\"file\":");
     tern_strbuf_json(&s->line, s->items_name, strlen(s->items_name));
-    tern_strbuf_printf(&s->line, ",\"item\":%llu,\"hash\":\"%016llx\",\"logprobs\":[",
+    tern_strbuf_printf(&s->line, ",\"item\":%llu,\"hash\":\"%016llx\",",
                        (unsigned long long)record->item, (unsigned long long)record->hash);
-    for (int i = 0; i < r->n; i++) {
+    put_scores(&s->line, record);
+    tern_strbuf_printf(&s->line, ",\"cut\":%s,\"metrics\":{", r->cut ? "true" : "false");
+    for (int i = 0; i < record->n_metrics; i++) {
         if (i) tern_strbuf_putc(&s->line, ',');
-        tern_strbuf_json_number(&s->line, r->logprobs[i]);
+        tern_strbuf_json(&s->line, record->metrics[i].name, strlen(record->metrics[i].name));
+        tern_strbuf_putc(&s->line, ':');
+        tern_strbuf_json_number(&s->line, record->metrics[i].value);
     }
-    tern_strbuf_puts(&s->line, "],\"greedy\":[");
-    for (int i = 0; i < r->n; i++)
-        tern_strbuf_printf(&s->line, "%s%s", i ? "," : "", r->greedy[i] ? "true" : "false");
-    tern_strbuf_printf(&s->line, "],\"cut\":%s}\n", r->cut ? "true" : "false");
+    tern_strbuf_puts(&s->line, "}}\n");
     return write_line(s, err);
 }
 
 void tern_eval_store_close(tern_eval_store *s) {
     if (s->file) fclose(s->file);
+    for (size_t i = 0; i < s->n; i++) tern_free(s->records[i].answer);
     tern_free(s->records);
     tern_strbuf_free(&s->line);
     *s = (tern_eval_store){0};

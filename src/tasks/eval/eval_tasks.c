@@ -1,4 +1,4 @@
-// The tasks of tern_eval_choice: a table of how the JSON of each becomes text. The prompts are
+// The tasks of tern_eval_run: a table of how the JSON of each becomes text. The prompts are
 // those of lm-evaluation-harness; one space separates context and continuation.
 //
 // A template is text with fields: "{goal}" is the string at that key, "{question.stem}" goes
@@ -78,6 +78,18 @@
     "A: Telescopes use lenses or mirrors to focus light and make objects appear closer.\n\n"       \
     "Q: Where were the 1992 Olympics held?\n"                                                      \
     "A: The 1992 Olympics were held in Barcelona, Spain.\n\n"
+
+// The last number of an answer's working, or any last number.
+#define GSM8K                                                                                      \
+    "{\"task\": \"gsm8k\", \"output_type\": \"generate_until\", \"num_fewshot\": 5,"               \
+    " \"doc_to_text\": \"Question: {{question}}\\nAnswer:\", \"doc_to_target\": \"{{answer}}\","   \
+    " \"generation_kwargs\": {\"until\": [\"Question:\", \"</s>\", \"<|im_end|>\"]},"              \
+    " \"metric_list\": [{\"metric\": \"exact_match\", \"ignore_case\": true, "                     \
+    "\"regexes_to_ignore\": [\",\", \"\\\\$\", \"(?s).*#### \", \"\\\\.$\"]}],"                    \
+    " \"filter_list\": [{\"name\": \"strict-match\", \"filter\": [{\"function\": \"regex\", "      \
+    "\"regex_pattern\": \"#### (\\\\-?[0-9\\\\.\\\\,]+)\"}]}, {\"name\": \"flexible-extract\", "   \
+    "\"filter\": [{\"function\": \"regex\", \"group_select\": -1, "                                \
+    "\"regex_pattern\": \"(-?[$0-9.,]{2,})|(-?[0-9]+)\"}]}]}"
 
 static const tern_eval_task tasks[] = {
     {.name = "hellaswag",
@@ -210,6 +222,7 @@ static const tern_eval_task tasks[] = {
            .continuations = {"{RandomFifthSentenceQuiz1}", "{RandomFifthSentenceQuiz2}"},
            .rule = TERN_GOLD_ONE_BASED,
            .gold = "AnswerRightEnding"}}},
+    {.name = "gsm8k", .files = {"gsm8k.jsonl", "gsm8k_test.jsonl"}, .definition = GSM8K},
 };
 #define N_TASKS (sizeof tasks / sizeof *tasks)
 
@@ -236,7 +249,7 @@ const tern_eval_task *tern_eval_task_find(const char *name) {
 bool tern_eval_task_known(const char **name) {
     const tern_eval_task *task = name && *name ? tern_eval_task_find(*name) : NULL;
     if (task) *name = task->name;
-    return task != NULL;
+    return task || (name && *name && tern_name_ends(*name, ".json"));
 }
 
 // ---- Files -------------------------------------------------------------------------------------
@@ -251,9 +264,20 @@ static bool is_there(tern_strbuf *out, const char *folder, const char *name, boo
            tern_path_look(out->ptr) == (wants_folder ? TERN_PATH_FOLDER : TERN_PATH_FILE);
 }
 
+// The data of a task file is called as it is, with .jsonl at the end.
+static bool find_data(const char *task_file, const char *folder, tern_strbuf *path) {
+    tern_strbuf name = {0};
+    tern_strbuf_printf(&name, "%sl", tern_path_name(task_file));
+    bool found = !name.failed && is_there(path, folder, name.ptr, false);
+    tern_strbuf_free(&name);
+    return found;
+}
+
 // A file of the task in exactly this folder. A task called "blimp/" may have its files in
 // "blimp/data/", as in the authors' repository.
-static bool find_in(const tern_eval_task *task, const char *folder, tern_strbuf *path) {
+static bool find_in(const char *name, const char *folder, tern_strbuf *path) {
+    const tern_eval_task *task = tern_eval_task_find(name);
+    if (!task) return find_data(name, folder, path);
     for (int i = 0; i < 4 && task->files[i]; i++) {
         bool is_folder = ends_with_slash(task->files[i]);
         tern_strbuf inner = {0};
@@ -267,15 +291,14 @@ static bool find_in(const tern_eval_task *task, const char *folder, tern_strbuf 
 
 bool tern_eval_find_file(const char *task_name, const char *folder, tern_text_fn on_path,
                          void *user) {
-    const tern_eval_task *task = task_name ? tern_eval_task_find(task_name) : NULL;
     tern_strbuf path = {0}, inner = {0};
     tern_names names = {0};
-    if (!task || !folder || !on_path) return false;
-    bool found = find_in(task, folder, &path);
+    if (!tern_eval_task_known(&task_name) || !folder || !on_path) return false;
+    bool found = find_in(task_name, folder, &path);
     if (!found) tern_folder_list(&names, folder, "", "", NULL);
     for (size_t i = 0; i < names.n && !found; i++)
         if (names.list[i][0] != '.' && is_there(&inner, folder, names.list[i], true))
-            found = find_in(task, inner.ptr, &path);
+            found = find_in(task_name, inner.ptr, &path);
     if (found) on_path(user, path.ptr, path.len);
     tern_names_free(&names);
     tern_strbuf_free(&inner);
