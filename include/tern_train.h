@@ -249,8 +249,8 @@ typedef struct tern_train_desc {
     const char *out;
     // The model to begin with: a GGUF or folder of any type, decoded to floats, ternary weights to
     // master weights. Recipe, shape and tokenizer are its own, and checkpoints keep what its file
-    // says besides. The rest has defaults for tuning: a rate of 0.02 / n_embd, at least 1e-5, ten
-    // times that for ternary weights, along a cosine, without weight decay; sequences of 512
+    // says besides. The rest has defaults for tuning: a rate of 0.02 / n_embd, of ternary
+    // weights 0.05 / n_embd, at least 1e-5, along a cosine, without weight decay; sequences of 512
     // tokens, 8 a step.
     const char *init;
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a

@@ -135,6 +135,20 @@ for m in "$model" "$dir/whole/step-00000002.gguf"; do
 done
 n=$((n + 1))
 cmp -s "$dir/ids.$(basename "$model")" "$dir/ids.step-00000002.gguf" || wrong "another tokenizer"
+
+# A model is tuned with its own shape and tokenizer, without some parts; it runs and is converted.
+ends 0 "$tern" train --data "$dir/gguf" -o "$dir/tuned" --init "$model" -n 2 --seq-len 32 --batch-tokens 64 \
+    --freeze embed_tokens,norm --layer-rate-decay 0.9
+says '^model   that of --init, 4 layers of 256: .* parameters of .*, .* ternary$'
+ends 0 "$tern" run -m "$dir/tuned/step-00000002.gguf" -p "Story" -n 4
+ends 0 "$tern" convert "$dir/tuned/step-00000002.gguf" "$dir/tuned.gguf" --type i2_s
+ends 0 "$tern" convert "$dir/tuned/step-00000002.gguf" "$dir/tuned/folder"
+fails 1 'preset, recipe and shape are those of the model that it begins with' \
+    "$tern" train --data "$dir/gguf" -o "$dir/no" --init "$model" --preset tiny
+fails 1 "freeze: no weight of this bitnet is 'layers.9'" \
+    "$tern" train --data "$dir/gguf" -o "$dir/no" --init "$model" --freeze layers.9 --seq-len 32
+fails 1 'was not made with the tokenizer of' \
+    "$tern" train --data "$dir/shards" -o "$dir/no" --init "$model"
 ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/gguf"
 n=$((n + 1))
 [ -e "$dir/gguf/tokenizer.gguf" ] && wrong "the tokenizer of an earlier build stays"

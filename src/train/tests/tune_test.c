@@ -66,6 +66,27 @@ TEST(tuning_begins_with_models_of_any_type_and_format) {
     }
 }
 
+// Seen to fail: with the adapter's rate.
+TEST(tuning_has_a_rate_by_width) {
+    char base[300], data[300];
+    losses l;
+    tern_error err;
+    tern_trainer *t;
+    snprintf(data, sizeof data, "%s", test_tmp("width_data"));
+    for (int ternary = 0; ternary < 2; ternary++) {
+        if (!make_base(&kinds[ternary ? 0 : 4], base, sizeof base)) return;
+        if (!make_data(base, false, data)) return;
+        tern_train_desc d = tuning(base, data, test_tmp("width_out"), &l);
+        d.rate = 0;
+        d.seq_len = d.batch_tokens = d.micro_tokens = 0;
+        REQUIRE_OK(tern_trainer_lay_out(&t, &d, &err), err);
+        CHECK(t->desc.rate == (ternary ? 0.05f : 0.02f) / 128);
+        CHECK(t->desc.schedule == TERN_SCHEDULE_COSINE && t->desc.weight_decay == 0);
+        CHECK(t->desc.seq_len == 512 && t->desc.batch_tokens == 4096);
+        tern_trainer_close(t);
+    }
+}
+
 // ---- Parts -------------------------------------------------------------------------------------
 
 // The weights that a run of these settings trains, out of those of two layers; -1: it is refused.
