@@ -207,7 +207,7 @@ tern_status tern_eval_filter_apply(const tern_eval_filter *filter, tern_str answ
     tern_status status = TERN_OK;
     tern_strbuf_clear(out);
     tern_strbuf_append(out, answer.ptr, answer.len);
-    for (int i = 0; i < filter->n_steps && status == TERN_OK; i++) {
+    for (int i = 0; i < filter->n_steps && status == TERN_OK && !out->failed; i++) {
         tern_str text = {tern_strbuf_text(out), out->len};
         tern_strbuf_clear(&next);
         status = apply_step(&filter->steps[i], text, &next, err);
@@ -259,7 +259,7 @@ static tern_status normalise(const tern_eval_match *m, tern_str text, tern_strbu
     tern_strbuf_append(out, text.ptr, text.len);
     for (int i = 0; i < m->n_ignored && !out->failed; i++)
         TERN_TRY(remove_matches(m->ignored[i], out, err));
-    if (m->ignore_case) {
+    if (m->ignore_case && !out->failed) {
         change_case(&small, (tern_str){tern_strbuf_text(out), out->len}, false);
         tern_strbuf_free(out);
         *out = small;
