@@ -48,7 +48,7 @@ static void check_report(const char *first, const char *other, tern_table_format
 
 // Eight items are right in one file only, seven of them in the second: p = 2 (C(8,0) + C(8,1)) /
 // 2^8 = 18 / 256. Differences: seven of +1, one of -1, two of 0; their variance is (8 - 3.6) / 9.
-// Seen to fail with a one-sided p, with first less other, and with the unpaired error.
+// Seen to fail with a one-sided p.
 TEST(eval_significance_is_computed_as_by_hand) {
     const char *a = write_results("versus_a", "t", "nnnnnnnyyn");
     const char *b = write_results("versus_b", "t", "yyyyyyynyn");
@@ -109,7 +109,7 @@ TEST(eval_table_marks_the_best_only_beyond_chance) {
     }
 }
 
-// Seen to fail without each of the comparisons in check_items, and without the look at duplicates.
+// Seen to fail without the comparison of hashes, and without the look at duplicates.
 TEST(eval_significance_refuses_other_items) {
     char a[512];
     snprintf(a, sizeof a, "%s", write_results("refuse_a", "t", "yn"));

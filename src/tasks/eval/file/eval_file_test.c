@@ -22,8 +22,7 @@ static const char *write_file(const char *name, const char *text) {
     "\"task\":\"t\",\"output_type\":\"generate_until\",\"doc_to_text\":\"q\",\"doc_to_target\":"   \
     "\"l\""
 
-// One line for each fault, with the line of the file. Seen to fail with fields that are skipped
-// instead of refused, and without the line of a template.
+// One line for each fault, with the line of the file.
 TEST(eval_task_file_faults_have_a_place) {
     static const char *const cases[][2] = {
         {"[]", "t.json:1: the task: expected an object"},
@@ -87,7 +86,7 @@ TEST(eval_task_file_faults_have_a_place) {
 
 // A task file with one field changed, a line of data, and the item: its context, answers and the
 // right one, with | between, or the fault. White space around tags stays, as in the harness. Seen
-// to fail with trimmed blocks, with fields that are read as templates, and without escapes.
+// to fail with trimmed blocks.
 TEST(eval_task_file_items) {
     static const char *const cases[][3] = {
         {"{" CHOICE "}", "{\"q\":\"{{x}} \",\"l\":1}", "{{x}} |a|b|1"},
@@ -149,7 +148,7 @@ TEST(eval_task_file_items) {
 #define FLEXIBLE    "\"regex_pattern\":\"(-?[$0-9.,]{2,})|(-?[0-9]+)\",\"group_select\":-1"
 
 // What Python's re and the harness's rules give for the same texts. Seen to fail with the first
-// match for the last, with the whole match for its groups, and with one empty match for all.
+// match for the last, and with the whole match for its groups.
 TEST(eval_task_filters_are_the_harness_s) {
     static const char *const cases[][3] = {
         {REGEX("\"regex_pattern\":\"#### (-?[0-9.,]+)\""), "so #### 1,200. #### 7", "1,200."},
@@ -180,7 +179,7 @@ TEST(eval_task_filters_are_the_harness_s) {
     }
 }
 
-// Seen to fail without each of the four.
+// Seen to fail with numbers that count.
 TEST(eval_task_exact_match_ignores_what_it_should) {
     static const struct {
         const char *task, *answer, *right;
@@ -254,8 +253,8 @@ static void answer_alone(rig *r, const char *prompt, int n_tokens, tern_strbuf *
     "\"num_fewshot\":1,\"target_delimiter\":\" > \",\"fewshot_delimiter\":\"##\"}"
 
 // Answers of a group, with an example in front, are those of a session alone, and are counted in
-// the order of the items; a second run takes them from the file. Seen to fail with answers of the
-// item before, with a prompt that lacks the example, and with answers computed again.
+// the order of the items; a second run takes them from the file. Seen to fail with a prompt that
+// lacks the example, and with known answers that are counted as new.
 TEST(eval_task_generates_what_a_session_alone_does) {
     static const char *const questions[] = {"the hen", "on", "the sun went down", "rest"};
     rig r = {0};
@@ -319,7 +318,7 @@ TEST(eval_task_file_of_piqa_is_piqa) {
     rig_close(&r);
 }
 
-// gsm8k has five examples and two filters. Seen to fail with any of its names changed.
+// gsm8k has five examples and two filters.
 TEST(eval_gsm8k_has_examples_and_filters) {
     rig r = {0};
     tern_eval_result result;
