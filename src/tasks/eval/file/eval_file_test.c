@@ -253,8 +253,8 @@ static void answer_alone(rig *r, const char *prompt, int n_tokens, tern_strbuf *
     "\"num_fewshot\":1,\"target_delimiter\":\" > \",\"fewshot_delimiter\":\"##\"}"
 
 // Answers of a group, with an example in front, are those of a session alone, and are counted in
-// the order of the items; a second run takes them from the file. Seen to fail with a prompt that
-// lacks the example, and with known answers that are counted as new.
+// the order of the items; a second run takes them from the file. Seen to fail with known
+// answers that are counted as new.
 TEST(eval_task_generates_what_a_session_alone_does) {
     static const char *const questions[] = {"the hen", "on", "the sun went down", "rest"};
     rig r = {0};
