@@ -24,6 +24,11 @@ tern_node *tern_g_insert(tern_graph *g, size_t i);
 void tern_g_in(tern_graph *g, tern_node *n, tern_vid v);
 // Adds a temp of `cols` columns, with the rows of `like`, as the node's next output.
 tern_vid tern_g_out(tern_graph *g, tern_node *n, tern_vid like, tern_value_type type, int64_t cols);
+// Ops of inference become ops of training, for all rows, as far as they lead to `result`
+// (train_graph.c).
+tern_status tern_g_for_rows(tern_graph *g, tern_vid result, tern_error *err);
+// Appends a node that adds the sum of x to the state of one number.
+void tern_g_sum_into(tern_graph *g, tern_vid x, const char *state);
 // Inserts the take_scored before the head that makes these logits (scored.c); returns the logits of
 // the scored rows. Then its gradient, in the rows of `like`.
 tern_vid tern_g_take_scored(tern_graph *g, tern_vid logits);

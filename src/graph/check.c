@@ -300,6 +300,16 @@ static tern_status check_mix(const tern_graph *g, const tern_node *n, tern_error
     return check_chosen(g, n, fits, err);
 }
 
+// The logits of student and teacher are of the same rows.
+static tern_status check_distill(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *logits = input(g, n, 0), *teacher = input(g, n, 2);
+    const tern_distill_attrs *a = &n->distill;
+    if (logits->dim == teacher->dim && a->ratio >= 0 && a->ratio <= 1 && a->temperature > 0)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s cannot be distilled from %s", logits->name,
+                     teacher->name);
+}
+
 // Codecs.
 static tern_status check_codec(const tern_graph *g, const tern_node *n, bool fits,
                                tern_error *err) {

@@ -20,6 +20,10 @@
 //                                      dx[t] = sum_j w[j] dy[t + last - j]
 //                                      dw[j] += sum_t dy[t] x[t - last + j]
 //   cross entropy -log p[target]       dlogits = p - onehot(target)
+//   distill       (1 - r) CE + r T^2 KL(q || p_T), where p_T and q are the softmaxes of the logits
+//   / T
+//                 and of the teacher's / T, which is constant
+//                                      dlogits = (1 - r) (p - onehot(target)) + r T (p_T - q)
 //   bias          y = x + b            dx = dy                 db += sum_t dy
 //   ssm           per head, u = dt x:  G_t = C_t dy_t^T + e^(A dt_(t+1)) G_(t+1), from the last on;
 //                 S_t = e^(A dt) S_(t-1) + B u^T,  y = S_t^T C + D x
@@ -197,6 +201,15 @@ static void cross_entropy_back(gradients *d, const tern_node *f, tern_vid dy) {
     (void)dy;
     tern_node *n = begin(d, f, TERN_OP_CROSS_ENTROPY_GRAD);
     inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->out[1]}, 3);
+    d->of[f->in[0]] = tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
+}
+
+static void distill_back(gradients *d, const tern_node *f, tern_vid dy) {
+    (void)dy;
+    tern_node *n = begin(d, f, TERN_OP_DISTILL_GRAD);
+    inputs(d, n, (tern_vid[]){f->in[0], f->in[1], f->in[2], f->out[3]}, 4);
+    if (!n) return;
+    n->distill = f->distill;
     d->of[f->in[0]] = tern_g_out(d->g, n, f->in[0], TERN_VALUE_F32, d->g->values[f->in[0]].cols);
 }
 
@@ -396,7 +409,8 @@ static gradient_fn gradient_of(const tern_node *n) {
 bool tern_g_has_gradient(const tern_node *n) { return gradient_of(n) != NULL; }
 
 static tern_status node_back(gradients *d, const tern_node *f, tern_error *err) {
-    bool is_loss = f->op == TERN_OP_CROSS_ENTROPY || f->op == TERN_OP_POOL_SEQ;
+    bool is_loss =
+        f->op == TERN_OP_CROSS_ENTROPY || f->op == TERN_OP_DISTILL || f->op == TERN_OP_POOL_SEQ;
     tern_vid dy = f->n_out > 0 ? d->of[f->out[0]] : -1;
     if (!is_loss && (dy < 0 || !d->reaches[f->out[0]])) return TERN_OK;
     gradient_fn back = gradient_of(f);

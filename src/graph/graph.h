@@ -433,6 +433,14 @@ const char *tern_graph_untrainable(const tern_graph *g);
 // state "loss" [1]. Quantized activations and ternarized weights become floats of the same values.
 // The head is computed in pieces, see tern_graph_scored.
 tern_status tern_graph_train(tern_graph *g, tern_error *err);
+// The same for a student and a teacher, another model's graph that stays as it is: g then computes
+// both, the teacher first. The teacher's weights are values TERN_TEACHER NAME, and are not trained.
+// The state "loss" gets the cross entropy, "kl" KL(teacher || student), "agreement" the number of
+// rows whose best token is the teacher's; the gradient is of both losses, see distill.
+#define TERN_TEACHER "teacher."
+bool tern_value_is_teacher(const tern_value *v);
+tern_status tern_graph_train_distilled(tern_graph *g, const tern_graph *teacher,
+                                       const tern_distill_attrs *how, tern_error *err);
 // The same for a loss that the caller computes from those of the rows, which are not added up:
 // those of the scored rows of a run, in their order, are then in the state "losses" [n_rows, 1].
 // Nothing writes to "loss".
@@ -480,6 +488,7 @@ tern_scored_nodes tern_graph_scored(const tern_graph *g);
 // step, at most n_rows.
 int32_t tern_graph_scored_rows(const tern_graph *g, uint64_t bytes, int32_t step, int32_t n_rows);
 int64_t tern_graph_scored_cols(const tern_graph *g); // of that value; 0: there is none
+int64_t tern_graph_logits_cols(const tern_graph *g); // of all logits of a row: also a teacher's
 
 // ---- Memory plan -------------------------------------------------------------------------------
 

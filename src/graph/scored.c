@@ -92,6 +92,13 @@ int64_t tern_graph_scored_cols(const tern_graph *g) {
     return widest;
 }
 
+int64_t tern_graph_logits_cols(const tern_graph *g) {
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == TERN_OP_DISTILL)
+            return g->values[g->nodes[i].in[0]].cols + g->values[g->nodes[i].in[2]].cols;
+    return tern_graph_scored_cols(g);
+}
+
 int32_t tern_graph_scored_rows(const tern_graph *g, uint64_t bytes, int32_t step, int32_t n_rows) {
     uint64_t widest = (uint64_t)tern_graph_scored_cols(g);
     if (widest == 0) return n_rows;

@@ -123,6 +123,13 @@ static void drop_unread(tern_graph *g, tern_vid kept_value) {
             g->values[g->nodes[i].out[k]].producer = (int32_t)i;
 }
 
+void tern_g_sum_into(tern_graph *g, tern_vid x, const char *state) {
+    tern_vid sum = tern_g_named(g, state, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE, 1, 1);
+    tern_node *n = tern_g_node(g, TERN_OP_SUM_INTO);
+    tern_g_in(g, n, x);
+    tern_g_in(g, n, sum);
+}
+
 // The losses of the rows are added up, or kept, where there is a state for them.
 static void add_loss(tern_graph *g, tern_vid logits, tern_vid kept) {
     g->values[logits].kind = TERN_VALUE_TEMP;
@@ -167,8 +174,7 @@ const char *tern_graph_untrainable(const tern_graph *g) {
     return found ? tern_op_name(found->op) : NULL;
 }
 
-// Ops of inference become ops of training, for all rows, as far as they lead to `result`.
-static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
+tern_status tern_g_for_rows(tern_graph *g, tern_vid result, tern_error *err) {
     const char *op = tern_graph_untrainable(g);
     if (op) return tern_fail(err, TERN_ERR_UNSUPPORTED, "graph: %s has no gradient", op);
     tern_dim tokens = tern_g_dim(g, "tokens"), outputs = tern_g_dim(g, "outputs");
@@ -196,7 +202,7 @@ static tern_status for_rows(tern_graph *g, tern_vid result, tern_error *err) {
 
 static tern_status train_rows(tern_graph *g, int64_t n_kept, tern_error *err) {
     tern_vid logits = tern_graph_find(g, "logits"), kept = -1;
-    TERN_TRY(for_rows(g, logits, err));
+    TERN_TRY(tern_g_for_rows(g, logits, err));
     if (logits < 0) return tern_fail(err, TERN_ERR_FORMAT, "graph: it has no logits");
     if (n_kept > 0)
         kept =
@@ -228,7 +234,7 @@ static tern_status cut_at_pooling(tern_graph *g, tern_node *pool, tern_error *er
 tern_status tern_graph_train_vectors(tern_graph *g, int64_t n_vectors, tern_error *err) {
     tern_node pool = {0};
     TERN_TRY(cut_at_pooling(g, &pool, err));
-    TERN_TRY(for_rows(g, pool.in[0], err));
+    TERN_TRY(tern_g_for_rows(g, pool.in[0], err));
     tern_vid targets = tern_g_input(g, "targets", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
     tern_vid vectors = tern_g_named(g, "vectors", TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE,
                                     n_vectors, g->values[pool.in[0]].cols);

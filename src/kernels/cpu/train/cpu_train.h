@@ -175,6 +175,8 @@ void cpu_train_take_scored(cpu_train_run *run, cpu_train_step *s, const tern_tea
 void cpu_train_put_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_distill(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_distill_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_keep_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 // Floats that all threads share during one step.

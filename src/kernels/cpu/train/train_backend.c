@@ -255,7 +255,7 @@ fail:
 
 static tern_program_bytes program_bytes(const tern_program *p) {
     uint64_t bytes[N_BLOCKS];
-    uint64_t cols = (uint64_t)tern_graph_scored_cols(p->g);
+    uint64_t cols = (uint64_t)tern_graph_logits_cols(p->g);
     tern_program_bytes all = {.shared = tern_alloc_resident(p->memory.bytes + 64),
                               .logits = (uint64_t)p->piece_rows * cols * sizeof(float)};
     find_sizes(p, bytes);

@@ -31,10 +31,12 @@ static tern_status check_batch(const tern_program *p, const tern_train_batch *b,
     bool reads_rows = false;
     for (size_t i = 0; i < p->g->n_nodes; i++) {
         const tern_node *n = &p->g->nodes[i];
-        if (n->op == TERN_OP_EMBED) n_table = p->g->values[n->in[1]].rows;
-        if (n->op == TERN_OP_CROSS_ENTROPY) n_targets = p->g->values[n->in[0]].cols;
+        int64_t n_rows = n->op == TERN_OP_EMBED ? p->g->values[n->in[1]].rows : INT64_MAX;
+        if (n_rows < n_table) n_table = n_rows; // of two models the smaller one
+        bool is_loss = n->op == TERN_OP_CROSS_ENTROPY || n->op == TERN_OP_DISTILL;
+        if (is_loss) n_targets = p->g->values[n->in[0]].cols;
         if (n->op == TERN_OP_POOL_SEQ) n_targets = p->g->values[n->in[2]].rows;
-        reads_rows |= n->op == TERN_OP_EMBED || n->op == TERN_OP_CROSS_ENTROPY;
+        reads_rows |= n->op == TERN_OP_EMBED || is_loss;
     }
     if (!reads_rows) return TERN_OK;
     if (b->n_tokens < 1 || b->n_tokens > p->n_rows)

@@ -422,6 +422,8 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_KEEP_SCORED: return cpu_train_keep_scored;
     case TERN_OP_CROSS_ENTROPY: return cpu_train_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return cpu_train_cross_entropy_grad;
+    case TERN_OP_DISTILL: return cpu_train_distill;
+    case TERN_OP_DISTILL_GRAD: return cpu_train_distill_grad;
     case TERN_OP_SUM_INTO: return cpu_train_sum_into;
     case TERN_OP_SQUARES_INTO: return cpu_train_squares;
     case TERN_OP_ZERO: return cpu_train_zero;
@@ -452,6 +454,8 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_EXPERTS_GRAD_X:
     case TERN_OP_EXPERTS_GRAD_SUM:
     case TERN_OP_EXPERTS_GRAD_W: return cpu_train_experts_floats(p, n);
+    case TERN_OP_DISTILL:
+    case TERN_OP_DISTILL_GRAD: return 3 * (size_t)p->g->values[n->in[0]].cols;
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->norm.group;
     case TERN_OP_ROUTE:

@@ -51,6 +51,8 @@
     ROW(GPU_TRAIN_ROPE, "train_rope", "rope", "rwrr")                                              \
     ROW(GPU_TRAIN_LOSS, "train_loss", "cross_entropy", "rrww")                                     \
     ROW(GPU_TRAIN_LOSS_GRAD, "train_loss", "cross_entropy_grad", "-r--wrr")                        \
+    ROW(GPU_TRAIN_DISTILL, "train_distill", "distill", "rrrwwww")                                  \
+    ROW(GPU_TRAIN_DISTILL_GRAD, "train_distill", "distill_grad", "-rrw--wr")                       \
     ROW(GPU_TRAIN_KEEP_SCORED, "train_loss", "keep_scored", "r------w")                            \
     ROW(GPU_TRAIN_POOL, "train_pool", "pool_seq", "rrrw")                                          \
     ROW(GPU_TRAIN_POOL_GRAD, "train_pool", "pool_grad", "rrrw")                                    \

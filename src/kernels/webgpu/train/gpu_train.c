@@ -120,7 +120,7 @@ tern_status gpu_train_read(tern_train_array *a, uint64_t first, uint64_t n, floa
 // ---- The table ---------------------------------------------------------------------------------
 
 static tern_program_bytes gpu_train_program_bytes(const tern_program *p) {
-    uint64_t cols = (uint64_t)tern_graph_scored_cols(&p->g);
+    uint64_t cols = (uint64_t)tern_graph_logits_cols(&p->g);
     return (tern_program_bytes){.own = p->bytes,
                                 .logits = (uint64_t)p->piece_rows * cols * sizeof(float)};
 }

@@ -380,6 +380,28 @@ static void add_loss(tern_program *p, const tern_node *n) {
     if (back) bind(s, p->weights);
 }
 
+static void add_distill(tern_program *p, const tern_node *n) {
+    bool back = n->op == TERN_OP_DISTILL_GRAD;
+    int64_t own = cols(p, n->in[0]), other = cols(p, n->in[2]);
+    gpu_train_step *s =
+        add(p, back ? GPU_TRAIN_DISTILL_GRAD : GPU_TRAIN_DISTILL, fixed(16), each(16));
+    uint32_t threads = 32;
+    while (threads < 256 && threads < stride4(p, n->in[0])) threads *= 2;
+    set(s, "THREADS", threads);
+    set(s, "COLS", (double)own);
+    set(s, "LD4", (double)stride4(p, n->in[0]));
+    set(s, "COMMON", (double)(own < other ? own : other));
+    set(s, "TEACHER_LD4", (double)stride4(p, n->in[2]));
+    set(s, "RATIO", (double)n->distill.ratio);
+    set(s, "TEMPERATURE", (double)n->distill.temperature);
+    if (!back) bind_value(p, s, n->in[0]);
+    bind(s, p->targets);
+    bind_value(p, s, n->in[2]);
+    for (int i = 0; i < n->n_out; i++) bind_value(p, s, n->out[i]);
+    if (back) bind_value(p, s, n->in[3]);
+    if (back) bind(s, p->weights);
+}
+
 static void add_keep(tern_program *p, const tern_node *n) {
     gpu_train_step *s = add(p, GPU_TRAIN_KEEP_SCORED, each(256), fixed(1));
     bind_value(p, s, n->in[0]);
@@ -391,7 +413,9 @@ static void add_sum(tern_program *p, const tern_node *n) {
     set(s, "COLS", (double)cols(p, n->in[0]));
     set(s, "LD", (double)stride4(p, n->in[0]) * 4);
     int32_t from = p->g.values[n->in[0]].producer; // the losses themselves are not scaled
-    set(s, "BACK", from >= 0 && p->g.nodes[from].op != TERN_OP_CROSS_ENTROPY);
+    set(s, "BACK",
+        from >= 0 && p->g.nodes[from].op != TERN_OP_CROSS_ENTROPY &&
+            p->g.nodes[from].op != TERN_OP_DISTILL);
     bind_value(p, s, n->in[1]);
     bind_value(p, s, n->in[0]);
 }
@@ -535,6 +559,8 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_PUT_SCORED: add_scored(p, n); break;
     case TERN_OP_CROSS_ENTROPY:
     case TERN_OP_CROSS_ENTROPY_GRAD: add_loss(p, n); break;
+    case TERN_OP_DISTILL:
+    case TERN_OP_DISTILL_GRAD: add_distill(p, n); break;
     case TERN_OP_KEEP_SCORED: add_keep(p, n); break;
     case TERN_OP_SUM_INTO: add_sum(p, n); break;
     case TERN_OP_POOL_SEQ:

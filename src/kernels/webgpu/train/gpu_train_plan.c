@@ -163,7 +163,8 @@ static void find_bounds(tern_program *p) {
                                                       : 0;
         if (bound > 0 && (p->n_ids == 0 || bound < p->n_ids)) p->n_ids = bound;
         if (n->op == TERN_OP_EMBED_GRAD) p->embeds_back = true;
-        if (n->op == TERN_OP_CROSS_ENTROPY || n->op == TERN_OP_CROSS_ENTROPY_GRAD)
+        if (n->op == TERN_OP_CROSS_ENTROPY || n->op == TERN_OP_CROSS_ENTROPY_GRAD ||
+            n->op == TERN_OP_DISTILL)
             p->n_targets = g->values[n->in[0]].cols;
         if (n->op == TERN_OP_POOL_SEQ) p->n_targets = g->values[n->in[2]].rows;
     }
