@@ -197,6 +197,8 @@ typedef struct tern_train_event {
     // log(p / r) (ORPO: of the mean log p) between better and worse answers, and how often it is
     // above 0.
     double reward_margin, reward_accuracy;
+    // With a teacher: means over the tokens, and how often both like the same one best.
+    double cross_entropy, kl, top1_agreement;
     const char *checkpoint;      // just written, or NULL
     const char *prompt, *sample; // of sample_prompts, as the model read it, and its answer; or NULL
     // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless
@@ -253,6 +255,11 @@ typedef struct tern_train_desc {
     // weights 0.05 / n_embd, at least 1e-5, along a cosine, without weight decay; sequences of 512
     // tokens, 8 a step.
     const char *init;
+    // Not NULL: knowledge distillation (arXiv:1503.02531). The loss is
+    // (1 - kd_ratio) cross entropy + kd_ratio T^2 KL(teacher || student), both at temperature T. A
+    // decoder of any size and family with the vocabulary of `data`; it stays as it is.
+    const char *teacher;
+    float kd_ratio; // 0: 1; below 0: none, KL is only measured
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
     // folder): objects with "query", its "positive" and optionally "negatives", a list. Each query
     // must find its positive among all texts of a step, and the other way round (InfoNCE,
@@ -273,7 +280,7 @@ typedef struct tern_train_desc {
     int32_t batch_pairs;        // per step, 0: 256, of preferences 16
     int32_t valid_pairs;        // held-out pairs used, at most; 0: 1000
     tern_pooling pooling;       // NONE: that of `init`, else the mean
-    float temperature;          // divides the cosines, 0: 0.05
+    float temperature;          // divides the cosines, 0: 0.05; with a teacher the logits, 0: 1
     // The loss is the mean over vectors truncated to these sizes, so that vectors can be truncated
     // later (Matryoshka, arXiv:2205.13147). At most 7; the whole vector is always one more.
     const int32_t *sizes;

@@ -15,12 +15,11 @@
 
 // The mean loss of the step that was made last; of all ranks.
 static tern_status take_loss(tern_trainer *t, int64_t n_scored, double *out, tern_error *err) {
-    const tern_slot *slot = tern_trainer_slot(t, "loss");
-    float loss, zero = 0;
-    TERN_TRY(t->backend->read(slot->array, 0, 1, &loss, err));
-    TERN_TRY(t->backend->write(slot->array, 0, 1, &zero, err));
-    TERN_TRY(tern_trainer_sum(t, &loss, err));
-    *out = n_scored > 0 ? (double)loss / (double)n_scored : NAN;
+    tern_train_sums found;
+    TERN_TRY(tern_trainer_read_sums(t, &found, err));
+    TERN_TRY(tern_trainer_write_sums(t, &(tern_train_sums){0}, err));
+    TERN_TRY(tern_trainer_join_sums(t, &found, err));
+    *out = n_scored > 0 ? tern_trainer_loss(t, &found) / (double)n_scored : NAN;
     return TERN_OK;
 }
 

@@ -8,20 +8,20 @@
 
 // ---- A file's numbers --------------------------------------------------------------------------
 
-tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_trainer *t,
-                                  const tern_file *file, const tern_value *v, tern_error *err) {
+tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_frozen *from,
+                                  const tern_value *v, tern_error *err) {
     tern_weight_rows *r = out;
     *r = (tern_weight_rows){0};
-    TERN_TRY(tern_arch_weight(file, t->arch, v, &r->tensor, err));
+    TERN_TRY(tern_arch_weight(from->file, from->arch, v, &r->tensor, err));
     if (!v->is_matrix && !v->is_table) { // files have vectors as columns, too
         r->tensor.ne[0] = (uint64_t)v->cols;
         r->tensor.ne[1] = (uint64_t)v->rows;
         r->tensor.ne[2] = 1;
     }
-    const tern_tensor_row *facts = tern_arch_row(t->arch, v->name);
-    if (file->kind == TERN_FILE_HF && facts) {
-        r->moves = tern_arch_moves(t->arch, &t->config, v->name);
-        r->change = tern_arch_change(file, facts);
+    const tern_tensor_row *facts = tern_arch_row(from->arch, v->name);
+    if (from->file->kind == TERN_FILE_HF && facts) {
+        r->moves = tern_arch_moves(from->arch, from->config, v->name);
+        r->change = tern_arch_change(from->file, facts);
     }
     size_t n = (size_t)r->tensor.ne[0];
     r->scratch = tern_alloc_array(TERN_MEM_MISC, n, sizeof *r->scratch);
@@ -155,7 +155,8 @@ static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const
                                    float *data, tern_error *err) {
     tern_weight_rows r;
     size_t n = (size_t)(s->n_rows * s->n_cols);
-    tern_status status = tern_weight_rows_open(&r, t, file, value_of(t, s->name), err);
+    const tern_frozen from = {.file = file, .arch = t->arch, .config = &t->config};
+    tern_status status = tern_weight_rows_open(&r, &from, value_of(t, s->name), err);
     if (status == TERN_OK) status = decode(t, file, s, &r, data, err);
     tern_weight_rows_close(&r);
     TERN_TRY(status);
@@ -168,7 +169,7 @@ static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const
 static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
     for (size_t i = 0; i < t->n_slots; i++) {
         tern_slot *s = &t->slots[i];
-        if (!s->is_weight) continue;
+        if (!s->is_weight || !s->is_kept) continue;
         uint64_t n = s->n_rows * s->n_cols;
         float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
         if (!data) return tern_fail_memory(err, n * sizeof *data);

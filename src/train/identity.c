@@ -88,6 +88,7 @@ tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern
         tern_preferring_describe(t, out);
     else
         put_all_data(out, t);
+    if (t->teacher) tern_teacher_describe(t, out);
     tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",
                        (unsigned long long)tern_tokenizer_hash(t->tokenizer));
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
@@ -116,7 +117,17 @@ static void put_value(tern_strbuf *out, const tern_json *v) {
         tern_strbuf_puts(out, "unknown");
 }
 
-// "rate is 0.006 there and 0.003 here; seed is ...": empty if nothing differs.
+static void put_difference(tern_strbuf *out, const char *name, const tern_json *there,
+                           const tern_json *here) {
+    tern_strbuf_printf(out, "%s%s is ", out->len ? "; " : "", name);
+    put_value(out, there);
+    tern_strbuf_puts(out, " there and ");
+    put_value(out, here);
+    tern_strbuf_puts(out, " here");
+}
+
+// "rate is 0.006 there and 0.003 here; seed is ...": empty if nothing differs. Members that only a
+// few runs have may be there and not here.
 static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
                             const tern_json_doc *theirs, const tern_json *run) {
     const tern_json *root = tern_json_root(mine);
@@ -127,13 +138,11 @@ static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
         snprintf(name, sizeof name, "%.*s", (int)text.len, text.ptr);
         const tern_json *here = tern_json_value_of(mine, key);
         const tern_json *there = tern_json_get(theirs, run, name);
-        if (same(here, there)) continue;
-        tern_strbuf_printf(out, "%s%s is ", out->len ? "; " : "", name);
-        put_value(out, there);
-        tern_strbuf_puts(out, " there and ");
-        put_value(out, here);
-        tern_strbuf_puts(out, " here");
+        if (!same(here, there)) put_difference(out, name, there, here);
     }
+    const tern_json *teacher = tern_json_get(theirs, run, "teacher");
+    if (teacher && !tern_json_get(mine, root, "teacher"))
+        put_difference(out, "teacher", teacher, NULL);
 }
 
 tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,

@@ -25,11 +25,8 @@
 
 struct tern_lora_base {
     tern_file *file;
-    tern_ternary_kind *kinds; // by value of the built graph
-    tern_weight_rows *coded;  // likewise; of those that stay as they are
-    size_t n_kinds;
+    tern_frozen frozen;
     unsigned targets; // a bit for each tern_role
-    uint32_t sum;     // CRC-32 over the beginnings of all weights
 };
 
 // Each role whose matrices can have adapters is a bit in `targets`.
@@ -120,15 +117,14 @@ tern_status tern_lora_open(tern_trainer *t, tern_error *err) {
     if (status == TERN_OK) tern_config_order_as_gguf(t->arch, &t->config);
     if (status == TERN_OK) status = check_ops(t, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, d->init);
+    b->frozen = (tern_frozen){.file = b->file, .arch = t->arch, .config = &t->config};
     return read_targets(t->arch, d->lora_targets, &b->targets, err);
 }
 
 void tern_lora_close(tern_lora_base *b) {
     if (!b) return;
-    for (size_t v = 0; b->coded && v < b->n_kinds; v++) tern_weight_rows_close(&b->coded[v]);
+    tern_frozen_free(&b->frozen);
     tern_file_close(b->file);
-    tern_free(b->coded);
-    tern_free(b->kinds);
     tern_free(b);
 }
 
@@ -137,8 +133,13 @@ float tern_lora_scale(const tern_train_desc *d) {
     return d->lora_alpha / (d->rslora ? sqrtf(rank) : rank);
 }
 
+tern_status tern_lora_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
+                            tern_error *err) {
+    return tern_frozen_bytes(&t->base->frozen, v, bytes, err);
+}
+
 const tern_file *tern_lora_file(const tern_lora_base *b) { return b->file; }
-uint32_t tern_lora_base_sum(const tern_lora_base *b) { return b->sum; }
+uint32_t tern_lora_base_sum(const tern_lora_base *b) { return b->frozen.sum; }
 
 void tern_lora_put_targets(const tern_lora_base *b, tern_strbuf *out) {
     const char *between = "";
@@ -169,10 +170,9 @@ static bool is_base(const tern_value *v) {
     return v->kind == TERN_VALUE_WEIGHT && !tern_lora_is_trained(v) && strcmp(v->name, SCALE_NAME);
 }
 
-// The kind of each matrix of the base. The head's activations are never quantized.
-static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_kind *lowered,
+// The kind of each matrix of a model. The head's activations are never quantized.
+static tern_status find_kinds(tern_frozen *f, const tern_graph *g, tern_weight_kind *lowered,
                               tern_error *err) {
-    tern_lora_base *b = t->base;
     tern_tensor x;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tern_node *n = &g->nodes[i];
@@ -181,12 +181,12 @@ static tern_status find_kinds(tern_trainer *t, const tern_graph *g, tern_weight_
             g->values[n->in[1]].producer >= 0 ? &g->nodes[g->values[n->in[1]].producer] : NULL;
         tern_vid w = made ? made->in[0] : n->in[1];
         if (!is_base(&g->values[w])) continue;
-        TERN_TRY(tern_arch_weight(b->file, t->arch, &g->values[w], &x, err));
+        TERN_TRY(tern_arch_weight(f->file, f->arch, &g->values[w], &x, err));
         tern_matrix m = tern_tensor_matrix(&x);
-        TERN_TRY(tern_ternary_find(&m, made != NULL, &b->kinds[w], err));
+        TERN_TRY(tern_ternary_find(&m, made != NULL, &f->kinds[w], err));
         tern_blob_drop(&x.data); // a look at all of it need not stay resident
         bool head = g->values[n->out[0]].kind == TERN_VALUE_OUTPUT;
-        if (b->kinds[w].is_ternary && !head) lowered[w] = TERN_WEIGHT_TERNARY;
+        if (f->kinds[w].is_ternary && !head) lowered[w] = TERN_WEIGHT_TERNARY;
     }
     return TERN_OK;
 }
@@ -210,16 +210,38 @@ static void keep_codes(tern_graph *g) {
             g->values[g->nodes[i].in[k]].is_coded &= reads_codes(&g->nodes[i], k);
 }
 
-tern_status tern_lora_codes_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                                  tern_error *err) {
+tern_status tern_frozen_bytes(const tern_frozen *f, const tern_value *v, uint64_t *bytes,
+                              tern_error *err) {
     tern_tensor x;
-    TERN_TRY(tern_arch_weight(t->base->file, t->arch, v, &x, err));
+    TERN_TRY(tern_arch_weight(f->file, f->arch, v, &x, err));
     *bytes = x.bytes;
     return TERN_OK;
 }
 
+void tern_frozen_free(tern_frozen *f) {
+    for (size_t v = 0; f->coded && v < f->n_kinds; v++) tern_weight_rows_close(&f->coded[v]);
+    tern_free(f->coded);
+    tern_free(f->kinds);
+}
+
+tern_status tern_frozen_lower(const tern_trainer *t, tern_frozen *f, tern_graph *g,
+                              tern_error *err) {
+    f->n_kinds = g->n_values;
+    f->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *f->kinds);
+    f->coded = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *f->coded);
+    tern_weight_kind *lowered =
+        tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *lowered); // zero: float
+    tern_status status = f->kinds && f->coded && lowered
+                             ? TERN_OK
+                             : tern_fail_memory(err, g->n_values * sizeof *f->coded);
+    if (status == TERN_OK) status = find_kinds(f, g, lowered, err);
+    if (status == TERN_OK) status = tern_pass_lower(g, lowered, err);
+    if (status == TERN_OK && t->backend->array_of_codes) keep_codes(g);
+    tern_free(lowered);
+    return status;
+}
+
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
-    tern_lora_base *b = t->base;
     TERN_TRY(tern_arch_build(g, t->base->file, t->arch, &t->config, err));
     TERN_TRY(tern_arch_check(t->base->file, t->arch, &t->config, err));
     const tern_low_rank adapters = {.rank_of = rank_of, .ctx = t, .scale = SCALE_NAME};
@@ -230,19 +252,7 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "train: a %s has no matrix of '%s' that can have an adapter",
                          t->arch->name, t->desc.lora_targets ? t->desc.lora_targets : "all");
-    b->n_kinds = g->n_values;
-    b->kinds = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->kinds);
-    b->coded = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *b->coded);
-    tern_weight_kind *lowered =
-        tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *lowered); // zero: float
-    tern_status status = b->kinds && b->coded && lowered
-                             ? TERN_OK
-                             : tern_fail_memory(err, g->n_values * sizeof *b->coded);
-    if (status == TERN_OK) status = find_kinds(t, g, lowered, err);
-    if (status == TERN_OK) status = tern_pass_lower(g, lowered, err);
-    if (status == TERN_OK && t->backend->array_of_codes) keep_codes(g);
-    tern_free(lowered);
-    return status;
+    return tern_frozen_lower(t, &t->base->frozen, g, err);
 }
 
 // ---- The base's weights ------------------------------------------------------------------------
@@ -275,16 +285,14 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, tern_weight_r
     return status;
 }
 
-static tern_status load_weight(tern_trainer *t, size_t v, tern_error *err) {
-    tern_lora_base *b = t->base;
-    const tern_value *value = &t->train.graph.values[v];
-    tern_weight_rows *r = &b->coded[v];
-    tern_slot *s = tern_trainer_slot(t, value->name);
-    tern_status status = tern_weight_rows_open(r, t, b->file, value, err);
-    if (status == TERN_OK) status = tern_weight_rows_begin(r, &b->kinds[v], err);
+tern_status tern_frozen_load(tern_trainer *t, tern_frozen *f, const tern_graph *g, tern_vid w,
+                             tern_slot *s, tern_error *err) {
+    tern_weight_rows *r = &f->coded[w];
+    tern_status status = tern_weight_rows_open(r, f, &g->values[w], err);
+    if (status == TERN_OK) status = tern_weight_rows_begin(r, &f->kinds[w], err);
     if (status == TERN_OK) {
         size_t n = (size_t)(r->tensor.bytes < 4096 ? r->tensor.bytes : 4096);
-        b->sum = tern_crc32(b->sum, r->codes.rows.hold.data, n);
+        f->sum = tern_crc32(f->sum, r->codes.rows.hold.data, n);
         status = write_rows(t, s, r, err);
     }
     if (status == TERN_OK && s->codes_bytes) {
@@ -299,9 +307,12 @@ static tern_status load_weight(tern_trainer *t, size_t v, tern_error *err) {
 
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
     const tern_graph *g = &t->train.graph;
+    tern_frozen *f = &t->base->frozen;
     tern_status status = TERN_OK;
-    for (size_t v = 0; status == TERN_OK && v < t->base->n_kinds; v++)
-        if (is_base(&g->values[v])) status = load_weight(t, v, err);
+    for (size_t v = 0; status == TERN_OK && v < f->n_kinds; v++)
+        if (is_base(&g->values[v]))
+            status = tern_frozen_load(t, f, g, (tern_vid)v, tern_trainer_slot(t, g->values[v].name),
+                                      err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
 }
 

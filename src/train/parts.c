@@ -88,8 +88,9 @@ static tern_status freeze(const tern_trainer *t, const tern_graph *g, bool *froz
 
 tern_status tern_parts_frozen(const tern_trainer *t, const tern_graph *g, bool *frozen,
                               tern_error *err) {
-    for (size_t v = 0; t->base && v < g->n_values; v++)
-        frozen[v] = !tern_lora_is_trained(&g->values[v]);
+    for (size_t v = 0; v < g->n_values; v++)
+        frozen[v] = tern_value_is_teacher(&g->values[v]) ||
+                    (t->base && !tern_lora_is_trained(&g->values[v]));
     return t->desc.freeze ? freeze(t, g, frozen, err) : TERN_OK;
 }
 

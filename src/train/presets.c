@@ -142,6 +142,20 @@ tern_status tern_train_check_length(const tern_train_desc *d, tern_error *err) {
                      (long long)d->n_steps, d->batch_tokens);
 }
 
+// The teacher's distribution says more about each token than the text's one token does: the text
+// itself is an option.
+static tern_status settle_teacher(tern_train_desc *d, tern_error *err) {
+    if (d->kd_ratio == 0) d->kd_ratio = 1;
+    if (d->kd_ratio < 0) d->kd_ratio = 0;
+    if (d->temperature == 0) d->temperature = 1;
+    if (d->kd_ratio <= 1 && d->temperature > 0 && isfinite(d->temperature)) return TERN_OK;
+    return tern_fail(
+        err, TERN_ERR_ARGUMENT,
+        "train: a teacher with kd_ratio %g and temperature %g: expected at most 1, and "
+        "a number above 0",
+        (double)d->kd_ratio, (double)d->temperature);
+}
+
 static tern_status check_shape(const tern_train_desc *d, tern_error *err) {
     if (d->n_embd % d->n_heads != 0 || d->n_heads % d->n_kv_heads != 0 ||
         d->n_embd / d->n_heads % 2 != 0)
@@ -305,6 +319,7 @@ static tern_status settle_preferences(tern_train_desc *d, const tern_config *c, 
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
     TERN_TRY(tern_parts_check(d, err));
+    if (d->teacher) TERN_TRY(settle_teacher(d, err));
     if (d->preferences) return settle_preferences(d, c, err);
     if (d->pairs && d->init) return settle_fine_tuned(d, c, err);
     if (d->init) return settle_based(d, c, err);

@@ -103,6 +103,51 @@ tern_status tern_trainer_sum(tern_trainer *t, float *x, tern_error *err) {
     return tern_fail(err, TERN_ERR_IO, "train: another process of the group was lost");
 }
 
+// ---- What is added up --------------------------------------------------------------------------
+
+enum { N_SUMS = 3 };
+static const char *const sums[N_SUMS] = {"loss", "kl", "agreement"};
+static int n_sums(const tern_trainer *t) { return t->teacher ? N_SUMS : 1; }
+
+static void numbers_of(tern_train_sums *s, float *of[N_SUMS]) {
+    of[0] = &s->loss;
+    of[1] = &s->kl;
+    of[2] = &s->agreement;
+}
+
+tern_status tern_trainer_read_sums(tern_trainer *t, tern_train_sums *out, tern_error *err) {
+    float *of[N_SUMS];
+    *out = (tern_train_sums){0};
+    numbers_of(out, of);
+    for (int i = 0; i < n_sums(t); i++)
+        TERN_TRY(t->backend->read(tern_trainer_slot(t, sums[i])->array, 0, 1, of[i], err));
+    return TERN_OK;
+}
+
+tern_status tern_trainer_write_sums(tern_trainer *t, const tern_train_sums *s, tern_error *err) {
+    tern_train_sums copy = *s;
+    float *of[N_SUMS];
+    numbers_of(&copy, of);
+    for (int i = 0; i < n_sums(t); i++)
+        TERN_TRY(t->backend->write(tern_trainer_slot(t, sums[i])->array, 0, 1, of[i], err));
+    return TERN_OK;
+}
+
+tern_status tern_trainer_join_sums(tern_trainer *t, tern_train_sums *s, tern_error *err) {
+    float *of[N_SUMS];
+    numbers_of(s, of);
+    for (int i = 0; i < n_sums(t); i++) TERN_TRY(tern_trainer_sum(t, of[i], err));
+    return TERN_OK;
+}
+
+double tern_trainer_loss(const tern_trainer *t, const tern_train_sums *s) {
+    if (!t->teacher) return (double)s->loss;
+    const double ratio = (double)t->desc.kd_ratio, temperature = (double)t->desc.temperature;
+    return (1 - ratio) * (double)s->loss + ratio * temperature * temperature * (double)s->kl;
+}
+
+// ---- The gradients -----------------------------------------------------------------------------
+
 // Tokens that the group scores in a step; floats count exactly up to 2^24.
 static tern_status count_scored(tern_trainer *t, int64_t *n, tern_error *err) {
     float count = (float)*n;

@@ -10,11 +10,11 @@
 
 typedef struct loop {
     tern_trainer *t;
-    tern_train_log *log; // of rank 0, else NULL
-    bool stopped;        // requested by the caller
-    bool is_best;        // the weights, by the last validation, and they are to be kept
-    float loss;          // in the slot "loss", before what may be stopped within
-    double begun;        // seconds, when the last log line was written
+    tern_train_log *log;  // of rank 0, else NULL
+    bool stopped;         // requested by the caller
+    bool is_best;         // the weights, by the last validation, and they are to be kept
+    tern_train_sums sums; // before what may be stopped within
+    double begun;         // seconds, when the last log line was written
     int64_t step_begun;
     tern_error *err;
 } loop;
@@ -22,40 +22,46 @@ typedef struct loop {
 static int ranks(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->size : 1; }
 static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->rank : 0; }
 
-static tern_status read_number(tern_trainer *t, const char *name, bool clear, float *out,
-                               tern_error *err) {
-    float zero = 0;
-    tern_slot *s = tern_trainer_slot(t, name);
-    TERN_TRY(t->backend->read(s->array, 0, 1, out, err));
-    return clear ? t->backend->write(s->array, 0, 1, &zero, err) : TERN_OK;
+static tern_status read_number(tern_trainer *t, const char *name, float *out, tern_error *err) {
+    return t->backend->read(tern_trainer_slot(t, name)->array, 0, 1, out, err);
 }
 
 // Where nothing is stopped within, nothing has to be kept: reading would wait for the device.
-static tern_status keep_loss(loop *l) {
-    return tern_trainer_has_host(l->t) ? read_number(l->t, "loss", false, &l->loss, l->err)
-                                       : TERN_OK;
+static tern_status keep_sums(loop *l) {
+    return tern_trainer_has_host(l->t) ? tern_trainer_read_sums(l->t, &l->sums, l->err) : TERN_OK;
 }
 
 static tern_status run_step(loop *l) {
     tern_trainer *t = l->t;
     int64_t step = t->step + 1;
-    TERN_TRY(keep_loss(l));
+    TERN_TRY(keep_sums(l));
     return tern_trainer_step(t, tern_train_rate(&t->desc, step), tern_train_decay(&t->desc, step),
                              l->err);
 }
 
 // ---- What is measured --------------------------------------------------------------------------
 
+// The mean loss of n tokens with these sums.
+static double mean_of(const tern_trainer *t, const tern_train_sums *sums, double n,
+                      tern_train_event *e) {
+    if (t->teacher && n > 0) {
+        e->cross_entropy = (double)sums->loss / n;
+        e->kl = (double)sums->kl / n;
+        e->top1_agreement = (double)sums->agreement / n;
+    }
+    return n > 0 ? tern_trainer_loss(t, sums) / n : 0;
+}
+
 // Mean loss of the first valid_tokens of the held-out text, in order; the ranks share the work.
-static tern_status validate(loop *l, double *loss) {
+static tern_status validate(loop *l, tern_train_event *e) {
     tern_trainer *t = l->t;
-    tern_slot *sum = tern_trainer_slot(t, "loss");
     uint64_t n = tern_token_set_n_sequences(t->valid);
     int64_t n_scored = 0;
     uint64_t most = (uint64_t)(t->desc.valid_tokens / t->desc.seq_len);
-    float before, found;
+    tern_train_sums before, found;
     if (n > most) n = most;
-    TERN_TRY(read_number(t, "loss", true, &before, l->err));
+    TERN_TRY(tern_trainer_read_sums(t, &before, l->err));
+    TERN_TRY(tern_trainer_write_sums(t, &(tern_train_sums){0}, l->err));
     for (uint64_t at = (uint64_t)rank(t); at < n;) {
         int32_t row = 0;
         for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)ranks(t)) {
@@ -66,16 +72,17 @@ static tern_status validate(loop *l, double *loss) {
         tern_train_batch b = tern_trainer_batch(t, 0, row);
         TERN_TRY(tern_trainer_run(t, &t->score, &b, l->err));
     }
-    TERN_TRY(read_number(t, "loss", false, &found, l->err));
-    TERN_TRY(t->backend->write(sum->array, 0, 1, &before, l->err));
+    TERN_TRY(tern_trainer_read_sums(t, &found, l->err));
+    TERN_TRY(tern_trainer_write_sums(t, &before, l->err));
+    TERN_TRY(tern_trainer_join_sums(t, &found, l->err));
     float count = (float)n_scored;
-    TERN_TRY(tern_trainer_sum(l->t, &found, l->err));
-    TERN_TRY(tern_trainer_sum(l->t, &count, l->err));
-    *loss = count > 0 ? (double)found / (double)count : NAN;
-    if (count == 0 || isfinite(*loss)) return TERN_OK;
+    TERN_TRY(tern_trainer_sum(t, &count, l->err));
+    if (count == 0) return TERN_OK;
+    e->valid_loss = mean_of(t, &found, (double)count, e);
+    if (isfinite(e->valid_loss)) return TERN_OK;
     return tern_fail(l->err, TERN_ERR_DEVICE,
                      "train: the loss of the held-out text is %s after step %lld",
-                     isnan(*loss) ? "NaN" : "infinite", (long long)t->step);
+                     isnan(e->valid_loss) ? "NaN" : "infinite", (long long)t->step);
 }
 
 // Shares of -1, 0 and +1, and where the master weights lie in units of their mean.
@@ -139,6 +146,9 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .recall_10 = NAN,
                               .reward_margin = NAN,
                               .reward_accuracy = NAN,
+                              .cross_entropy = NAN,
+                              .kl = NAN,
+                              .top1_agreement = NAN,
                               .seconds_left = NAN};
 }
 
@@ -175,14 +185,23 @@ static void log_rewards(loop *l, const tern_train_event *e) {
     tern_train_log_number(l->log, "reward_accuracy", 6, e->reward_accuracy);
 }
 
+static void log_teaching(loop *l, const tern_train_event *e) {
+    if (!l->t->teacher) return;
+    tern_train_log_number(l->log, "cross_entropy", 9, e->cross_entropy);
+    tern_train_log_number(l->log, "kl", 9, e->kl);
+    tern_train_log_number(l->log, "top1_agreement", 6, e->top1_agreement);
+}
+
 static tern_status log_step(loop *l) {
     tern_trainer *t = l->t;
     tern_train_event e = event_now(t);
-    float loss, norm2;
-    TERN_TRY(read_number(t, "loss", true, &loss, l->err));
-    TERN_TRY(read_number(t, "grad_norm2", false, &norm2, l->err));
-    TERN_TRY(tern_trainer_sum(l->t, &loss, l->err));
-    e.loss = t->scored_in_loss > 0 ? (double)loss / (double)t->scored_in_loss : 0;
+    tern_train_sums found;
+    float norm2;
+    TERN_TRY(tern_trainer_read_sums(t, &found, l->err));
+    TERN_TRY(tern_trainer_write_sums(t, &(tern_train_sums){0}, l->err));
+    TERN_TRY(tern_trainer_join_sums(t, &found, l->err));
+    TERN_TRY(read_number(t, "grad_norm2", &norm2, l->err));
+    e.loss = mean_of(t, &found, (double)t->scored_in_loss, &e);
     e.grad_norm = sqrt((double)norm2);
     if (t->preferring) tern_preferring_last(t, &e.reward_margin, &e.reward_accuracy);
     measure_speed(l, &e);
@@ -194,6 +213,7 @@ static tern_status log_step(loop *l) {
         tern_train_log_number(l->log, "rate", 6, e.rate);
         tern_train_log_number(l->log, "grad_norm", 6, e.grad_norm);
         log_rewards(l, &e);
+        log_teaching(l, &e);
         if (tern_trainer_has_pairs(t))
             tern_train_log_number(l->log, "pairs_per_second", 6, e.pairs_per_second);
         else
@@ -249,13 +269,14 @@ static tern_status log_valid(loop *l) {
     else
         TERN_TRY(t->contrastive ? tern_contrastive_validate(t, &e.valid_loss, &e.recall_1,
                                                             &e.recall_10, l->err)
-                                : validate(l, &e.valid_loss));
+                                : validate(l, &e));
     if (l->log) {
         tern_train_log_begin(l->log, t);
         tern_train_log_number(l->log, "valid_loss", 9, e.valid_loss);
         if (t->contrastive) tern_train_log_number(l->log, "recall_1", 6, e.recall_1);
         if (t->contrastive) tern_train_log_number(l->log, "recall_10", 6, e.recall_10);
         log_rewards(l, &e);
+        log_teaching(l, &e);
         TERN_TRY(log_ternary(l));
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
@@ -292,7 +313,7 @@ static tern_status tell_step(loop *l) {
     tern_train_event e = event_now(t);
     if (tern_trainer_has_host(t)) {
         float loss;
-        TERN_TRY(read_number(t, "loss", false, &loss, l->err));
+        TERN_TRY(read_number(t, "loss", &loss, l->err));
         if (!isfinite(loss)) return log_step(l);
         measure_speed(l, &e);
     }
@@ -364,7 +385,7 @@ static int32_t find_due(const tern_trainer *t, bool last) {
 
 static tern_status report(loop *l) {
     tern_trainer *t = l->t;
-    TERN_TRY(keep_loss(l));
+    TERN_TRY(keep_sums(l));
     if (t->reports_due & TERN_DUE_VALID) TERN_TRY(log_valid(l));
     t->reports_due &= ~TERN_DUE_VALID;
     if (t->reports_due & TERN_DUE_SAMPLES) TERN_TRY(log_samples(l));
@@ -394,8 +415,7 @@ static tern_status next_step(loop *l, bool *last) {
 // when the run is resumed.
 static tern_status stop(loop *l) {
     tern_trainer *t = l->t;
-    if (tern_trainer_has_host(t))
-        TERN_TRY(t->backend->write(tern_trainer_slot(t, "loss")->array, 0, 1, &l->loss, l->err));
+    if (tern_trainer_has_host(t)) TERN_TRY(tern_trainer_write_sums(t, &l->sums, l->err));
     if (t->step == 0)
         return tern_fail(l->err, TERN_ERR_CANCELLED,
                          "train: stopped before the end of the first step");
@@ -422,7 +442,7 @@ static tern_status run(loop *l) {
         TERN_TRY(tern_trainer_sum(l->t, &wish, l->err));
         last |= ends_early(t);
         if (wish > 0 && !last) {
-            TERN_TRY(keep_loss(l));
+            TERN_TRY(keep_sums(l));
             return stop(l);
         }
         if (t->step % d->checkpoint_every == 0 || last) TERN_TRY(checkpoint(l));

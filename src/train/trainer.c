@@ -127,6 +127,18 @@ tern_slot *tern_trainer_slot(tern_trainer *t, const char *name) {
     return NULL;
 }
 
+// Sums that the next step that is logged reports.
+static bool is_sum(const tern_value *v) {
+    return strcmp(v->name, "loss") == 0 || strcmp(v->name, "kl") == 0 ||
+           strcmp(v->name, "agreement") == 0;
+}
+
+static tern_status codes_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
+                               tern_error *err) {
+    return tern_value_is_teacher(v) ? tern_teacher_bytes(t, v, bytes, err)
+                                    : tern_lora_bytes(t, v, bytes, err);
+}
+
 static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_GRAPH, &t->slots, &t->slots_capacity, t->n_slots, 1) != 0)
         return tern_fail_memory(err, sizeof *t->slots);
@@ -136,11 +148,11 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                      .n_cols = (uint64_t)v->cols,
                      .is_weight = v->kind == TERN_VALUE_WEIGHT,
                      .is_matrix = v->is_matrix || v->is_table};
-    s->is_kept = s->is_weight ? !t->base || tern_lora_is_trained(v)
+    s->is_kept = s->is_weight ? !tern_value_is_teacher(v) && (!t->base || tern_lora_is_trained(v))
                               : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
-                                    strcmp(v->name, "loss") == 0;
+                                    is_sum(v);
     t->n_slots++;
-    return v->is_coded ? tern_lora_codes_bytes(t, v, &s->codes_bytes, err) : TERN_OK;
+    return v->is_coded ? codes_bytes(t, v, &s->codes_bytes, err) : TERN_OK;
 }
 
 static bool has_array(const tern_value *v) {
@@ -173,7 +185,7 @@ static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err
     bool *frozen = NULL;
     size_t n_forward = g->n_nodes;
     tern_status status = TERN_OK;
-    if (t->base || t->desc.freeze) {
+    if (t->base || t->teacher || t->desc.freeze) {
         frozen = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *frozen);
         if (!frozen) return tern_fail_memory(err, g->n_values);
         status = tern_parts_frozen(t, g, frozen, err);
@@ -187,6 +199,7 @@ static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err
 
 // From a model's graph to the loss of what is trained on.
 static tern_status end_in_loss(tern_trainer *t, tern_graph *g, tern_error *err) {
+    if (t->teacher) return tern_teacher_join(t, g, err);
     if (t->contrastive) return tern_graph_train_vectors(g, tern_contrastive_n_vectors(t), err);
     int64_t n_rows = ((int64_t)t->desc.micro_tokens + 3) / 4 * 4; // a GPU reads four at once
     if (t->preferring) return tern_graph_train_rows(g, n_rows, err);
@@ -209,7 +222,8 @@ static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     TERN_TRY(add_slots(t, &t->update.graph, err));
     TERN_TRY(add_slots(t, &t->score.graph, err));
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_TERNARIZE)
+        if (g->nodes[i].op == TERN_OP_TERNARIZE &&
+            !tern_value_is_teacher(&g->values[g->nodes[i].in[0]]))
             tern_trainer_slot(t, g->values[g->nodes[i].in[0]].name)->is_ternary = true;
     const tern_graph *u = &t->update.graph;
     for (size_t i = 0; i < u->n_nodes; i++)
@@ -226,6 +240,7 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
             TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
     }
     if (t->base) TERN_TRY(tern_lora_load_base(t, err));
+    if (t->teacher) TERN_TRY(tern_teacher_load(t, err));
     for (int i = 0; i < 3; i++) TERN_TRY(bind_arrays(t, programs[i], err));
     for (int i = 0; i < 3; i++) TERN_TRY(compile(t, programs[i], err));
     return TERN_OK;
@@ -267,6 +282,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_contrastive_close(t->contrastive);
     tern_preferring_close(t->preferring);
     tern_samples_close(t->samples);
+    tern_teacher_close(t->teacher);
     tern_assistant_close(t->assistant);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);
@@ -346,6 +362,7 @@ tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc
     TERN_TRY_GOTO(open_data(t, err));
     if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));
     TERN_TRY_GOTO(open_device(t, err));
+    if (desc->teacher) TERN_TRY_GOTO(tern_teacher_open(t, err));
     TERN_TRY_GOTO(build_graphs(t, err));
     TERN_TRY_GOTO(make_rows(t, err));
     TERN_TRY_GOTO(tern_plan_memory(t, err));

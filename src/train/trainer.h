@@ -16,6 +16,7 @@
 //   pairs.c        pairs of texts: for embedding models (contrast.c) and preferences
 //   preferences.c  a step of pairs of answers; preference_loss.c: its loss
 //   data/          from texts and chats to shards of tokens, and how documents fill windows
+//   teacher.c      another model whose logits are learnt
 //   plot/          a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H
@@ -59,6 +60,7 @@ typedef struct tern_lora_base tern_lora_base;
 typedef struct tern_train_samples tern_train_samples;
 typedef struct tern_contrastive tern_contrastive;
 typedef struct tern_preferring tern_preferring;
+typedef struct tern_teacher tern_teacher;
 
 // A program with the arrays that its graph's values are bound to.
 typedef struct tern_train_program {
@@ -112,6 +114,7 @@ typedef struct tern_trainer {
     tern_lora_base *base;            // for an adapter, NULL: all weights are trained
     tern_contrastive *contrastive;   // for an embedding model, which has no `data`; else NULL
     tern_preferring *preferring;     // for preferences, likewise
+    tern_teacher *teacher;           // whose logits are learnt, NULL: none
     tern_assistant *assistant;       // which tokens are learnt, NULL: all
     int32_t end_id;                  // of a document, -1: none
     bool has_own_bos;                // a text begins with a token other than end_id
@@ -157,18 +160,29 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
 void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data);
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
 
+typedef struct tern_weight_rows tern_weight_rows;
+// An adapter's base, or a teacher: its weights are read as they run, and not trained (lora.c).
+typedef struct tern_frozen {
+    const tern_file *file;
+    const tern_arch *arch;
+    const tern_config *config;
+    tern_ternary_kind *kinds; // by value of the built graph
+    tern_weight_rows *coded;  // likewise; of those that stay in the file's types
+    size_t n_kinds;
+    uint32_t sum; // CRC-32 over the beginnings of the weights that were loaded
+} tern_frozen;
 // The numbers of a graph's weight v in a file, row by row, in GGUF's order. open finds the tensor;
 // begin reads it, as codes if `kind` is ternary. close also after a failed open.
-typedef struct tern_weight_rows {
+struct tern_weight_rows {
     tern_tensor tensor;
     tern_ternary_kind kind;
     tern_codes codes;
     tern_moves moves;   // of rows and columns, into GGUF's order
     tern_change change; // of numbers, likewise
     float *scratch;     // a row, where columns move
-} tern_weight_rows;
-tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_trainer *t,
-                                  const tern_file *file, const tern_value *v, tern_error *err);
+};
+tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_frozen *from,
+                                  const tern_value *v, tern_error *err);
 tern_status tern_weight_rows_begin(tern_weight_rows *r, const tern_ternary_kind *kind,
                                    tern_error *err);
 void tern_weight_rows_read(tern_weight_rows *r, int64_t row, float *out);
@@ -186,6 +200,16 @@ tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[
 tern_train_batch tern_trainer_batch(const tern_trainer *t, int32_t first, int32_t n_tokens);
 // Step t->step + 1: its gradients, and the optimizer's update with this rate and decay.
 tern_status tern_trainer_step(tern_trainer *t, float rate, float decay, tern_error *err);
+// What is added up over steps, or over held-out text: the losses of the tokens. With a teacher
+// these are the cross entropies, and there are two more sums.
+typedef struct tern_train_sums {
+    float loss, kl, agreement;
+} tern_train_sums;
+tern_status tern_trainer_read_sums(tern_trainer *t, tern_train_sums *out, tern_error *err);
+tern_status tern_trainer_write_sums(tern_trainer *t, const tern_train_sums *s, tern_error *err);
+tern_status tern_trainer_join_sums(tern_trainer *t, tern_train_sums *s,
+                                   tern_error *err);                       // of ranks
+double tern_trainer_loss(const tern_trainer *t, const tern_train_sums *s); // that is trained
 // Replaces each rank's number by the sum over all.
 tern_status tern_trainer_sum(tern_trainer *t, float *x, tern_error *err);
 
@@ -211,6 +235,34 @@ tern_status tern_plan_check(tern_trainer *t, tern_error *err);
 tern_status tern_plan_shares(tern_trainer *t, tern_error *err);
 tern_train_info tern_plan_info(const tern_trainer *t);
 
+// ---- Frozen models -----------------------------------------------------------------------------
+
+// Lowers its graph as inference does, and says which matrices stay in the file's types.
+tern_status tern_frozen_lower(const tern_trainer *t, tern_frozen *f, tern_graph *g,
+                              tern_error *err);
+// What such a matrix takes.
+tern_status tern_frozen_bytes(const tern_frozen *f, const tern_value *v, uint64_t *bytes,
+                              tern_error *err);
+// Fills the slot with the numbers of weight w.
+tern_status tern_frozen_load(tern_trainer *t, tern_frozen *f, const tern_graph *g, tern_vid w,
+                             tern_slot *s, tern_error *err);
+void tern_frozen_free(tern_frozen *f); // after the device's arrays
+
+// ---- Teachers (teacher.c) ----------------------------------------------------------------------
+
+// Opens desc->teacher, whose vocabulary must be that of the student's tokenizer, which is open.
+tern_status tern_teacher_open(tern_trainer *t, tern_error *err);
+void tern_teacher_close(tern_teacher *teacher); // NULL is allowed
+// From the student's graph to one of both that ends in the loss.
+tern_status tern_teacher_join(tern_trainer *t, tern_graph *g, tern_error *err);
+// Fills its slots, before anything is compiled.
+tern_status tern_teacher_load(tern_trainer *t, tern_error *err);
+// What a matrix takes in the file that its graph says stays so.
+tern_status tern_teacher_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
+                               tern_error *err);
+// Appends its part of the run's identity.
+void tern_teacher_describe(const tern_trainer *t, tern_strbuf *out);
+
 // ---- Adapters ----------------------------------------------------------------------------------
 
 // Opens desc->init; t->arch and t->config become the base's.
@@ -223,8 +275,8 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
 // Whether this weight is trained, as part of the adapter.
 bool tern_lora_is_trained(const tern_value *v);
 // What a matrix takes in the file that its graph says stays so.
-tern_status tern_lora_codes_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                                  tern_error *err);
+tern_status tern_lora_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
+                            tern_error *err);
 // Fills the frozen slots, before anything is compiled; then A and B.
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
 tern_status tern_lora_init(tern_trainer *t, tern_error *err);

@@ -52,7 +52,7 @@ typedef struct train_args {
     int checkpoint_every, keep, patience, sample_every, sample_tokens, batch_pairs, valid_pairs,
         pooling, loss;
     int32_t sizes[8];
-    float weight_decay, clip;
+    float weight_decay, clip, kd_ratio;
 } train_args;
 
 static void take_args(tern_train_desc *d, const train_args *a) {
@@ -86,6 +86,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     // 0 on the command line: none; missing: the default
     d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
+    d->kd_ratio = a->kd_ratio > 0 ? a->kd_ratio : -1;
 }
 
 // "RANK" or "RANK,ALPHA".
@@ -117,7 +118,7 @@ static bool read_sizes(const char *list, train_args *a, tern_train_desc *d) {
 
 int cmd_train(const command *self, int argc, char **argv) {
     tern_train_desc d = {.seed = 1};
-    train_args a = {.weight_decay = NAN, .clip = 1};
+    train_args a = {.weight_decay = NAN, .clip = 1, .kd_ratio = 1};
     tern_error err = {0};
     const char *rest[1], *lora = NULL, *sizes = NULL;
     int n, status;
@@ -143,6 +144,11 @@ int cmd_train(const command *self, int argc, char **argv) {
          "layer l of n has the rate times D^(n - l) (1)", 0, 1},
         {0, "embedding-rate", OPTION_NUMBER, &d.embedding_rate, "R", "of table and head (--rate)",
          0, 10},
+        OPTIONS_GROUP("Knowledge distillation"),
+        {0, "teacher", OPTION_TEXT, &d.teacher, "MODEL",
+         "with the same vocabulary; the loss adds KL(teacher || student)"},
+        {0, "kd-ratio", OPTION_NUMBER, &a.kd_ratio, "W",
+         "share of KL in the loss, the rest is cross entropy (1)", 0, 1},
         OPTIONS_GROUP("An adapter (LoRA) instead of a whole model"),
         {0, "lora", OPTION_TEXT, &lora, "RANK[,ALPHA]",
          "beside the frozen weights of --init; alpha: 2 RANK"},
@@ -166,7 +172,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "batch-pairs", OPTION_COUNT, &a.batch_pairs, "N",
          "pairs of a step (256; of preferences 16)", 2},
         {0, "valid-pairs", OPTION_COUNT, &a.valid_pairs, "N", "of those held out (1000)", 1},
-        {0, "temperature", OPTION_NUMBER, &d.temperature, "T", "of the loss (0.05)"},
+        {0, "temperature", OPTION_NUMBER, &d.temperature, "T",
+         "divides cosines (0.05); with --teacher the logits (1)"},
         {0, "pooling", OPTION_CHOICE, &a.pooling, "auto|mean|last|cls",
          "of rows to a vector (that of --init, else mean)"},
         {0, "matryoshka", OPTION_TEXT, &sizes, "N,N,...", "sizes to which vectors may be cut"},
@@ -247,8 +254,11 @@ int cmd_train(const command *self, int argc, char **argv) {
     if (!d.pairs && !d.preferences && (d.held_out_pairs || a.batch_pairs || a.valid_pairs))
         return bad_usage("train: --held-out, --batch-pairs and --valid-pairs go with --contrastive "
                          "or --preferences");
-    if (!d.pairs && (d.temperature > 0 || a.pooling || sizes))
-        return bad_usage("train: --temperature, --pooling and --matryoshka go with --contrastive");
+    if (!d.pairs && (a.pooling || sizes))
+        return bad_usage("train: --pooling and --matryoshka go with --contrastive");
+    if (!d.pairs && !d.teacher && d.temperature > 0)
+        return bad_usage("train: --temperature goes with --contrastive or --teacher");
+    if (!d.teacher && a.kd_ratio != 1) return bad_usage("train: --kd-ratio goes with --teacher");
     if (d.pairs && a.packing) return bad_usage("train: --packing does not go with --contrastive");
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);

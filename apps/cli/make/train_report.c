@@ -185,6 +185,12 @@ static void print_sample(const tern_train_event *e) {
     fputc('\n', stderr);
 }
 
+static void print_teaching(const tern_train_event *e) {
+    if (isnan(e->kl)) return;
+    fprintf(stderr, ", cross entropy %.4f, KL %.4f, top-1 agreement %.1f%%", e->cross_entropy,
+            e->kl, 100 * e->top1_agreement);
+}
+
 // One line that is overwritten on a terminal; validation and checkpoints stay.
 bool train_event(void *user, const tern_train_event *e) {
     train_reporter *r = user;
@@ -203,6 +209,7 @@ bool train_event(void *user, const tern_train_event *e) {
         if (!isnan(e->reward_margin))
             fprintf(stderr, ", rewards %.3f apart, %.1f%% right", e->reward_margin,
                     100 * e->reward_accuracy);
+        print_teaching(e);
         if (e->best_step < e->step)
             fprintf(stderr, "; it was %.4f at step %lld%s", e->best_valid_loss,
                     (long long)e->best_step, kept(r->desc, e->best_step));
@@ -215,6 +222,7 @@ bool train_event(void *user, const tern_train_event *e) {
         fprintf(stderr, "step %lld/%lld, loss %.4f, rate %.2e, gradient %.2f, %s",
                 (long long)e->step, (long long)e->n_steps, e->loss, e->rate, e->grad_norm,
                 speed(e, b));
+        print_teaching(e);
         fprintf(stderr, ", %s left%s", duration(isfinite(e->seconds_left) ? e->seconds_left : 0, a),
                 r->is_terminal ? "" : "\n");
         clock_gettime(CLOCK_MONOTONIC, &r->shown); // this line stays for a moment

@@ -42,6 +42,9 @@ class TrainEvent:
     recall_10: float
     reward_margin: float  # of preferences, of the last step or held out
     reward_accuracy: float
+    cross_entropy: float  # with a teacher
+    kl: float
+    top1_agreement: float
     checkpoint: Optional[str]  # just written, a name in the folder
     prompt: Optional[str]  # of sample_prompts, as the model read it
     sample: Optional[str]  # what it said to that
@@ -106,6 +109,8 @@ class TrainOptions(TypedDict, total=False):
     freeze: Optional[str]  # of init, not trained: some of "q,k,v,o,gate,up,down,norm,router", "layers.0-3,embed_tokens"
     layer_rate_decay: Optional[float]  # the rate of layer l of n is times this^(n - l)
     embedding_rate: Optional[float]  # of table and head
+    teacher: Optional[Path]  # a model with the same vocabulary, whose distributions are learnt
+    kd_ratio: Optional[float]  # share of KL in the loss, None: 1; below 0: it is only measured
     assistant_only: Optional[bool]  # of chats learn only what the assistant says
     lora_rank: Optional[int]  # train an adapter beside the frozen weights of init
     lora_alpha: Optional[float]

@@ -33,6 +33,7 @@ static const shape shapes[] = {
       .seq_len = 256,
       .micro_tokens = 1024}},
     {"wide", {.n_layers = 1, .n_embd = 64, .n_ff = 4096, .micro_tokens = 1024}},
+    {"teacher", {.n_embd = 64, .n_ff = 192, .micro_tokens = 1024, .kd_ratio = 1}},
     {"adapter", {.lora_rank = 64, .micro_tokens = 512}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -62,6 +63,7 @@ static tern_train_desc desc_of(const shape *s, const char *data, const char *bas
     d.lora_rank = own->lora_rank;
     d.gradient_checkpointing = own->gradient_checkpointing;
     d.init = is_adapter ? base : NULL;
+    d.teacher = own->kd_ratio > 0 ? base : NULL;
     d.n_steps = 2;
     d.valid_tokens = 64;
     d.rate = 0;

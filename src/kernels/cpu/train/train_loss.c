@@ -100,7 +100,7 @@ static float log_sum(const distilled *d, const float *x, size_t n, float *larges
     return *largest + (float)log(sum);
 }
 
-// KL(q || p) of a row: sum of q (log q - log p). Of equal logits exactly 0.
+// KL(q || p) of a row: sum of q (log q - log p). 0 if the logits are equal.
 static float divergence(const distilled *d, const float *student, const float *teacher,
                         const float sums[2]) {
     float *q = d->rows[2], *gain = d->rows[0];
