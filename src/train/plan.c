@@ -13,16 +13,21 @@
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// What all programs take, for runs of n_rows tokens in sequences of n_span.
-static tern_status plan_programs(const tern_trainer *t, int32_t n_rows, int32_t n_span,
-                                 uint64_t *bytes, uint64_t *logits, tern_error *err) {
-    const tern_train_program *programs[] = {&t->train, &t->update, &t->score};
+// Runs of n_rows tokens in sequences of n_span, of the trainer's graph or another one like it.
+typedef struct sizes {
+    int32_t n_rows, n_span;
+    const tern_graph *train;
+} sizes;
+
+// What all programs take.
+static tern_status plan_programs(const tern_trainer *t, const sizes *of, uint64_t *bytes,
+                                 uint64_t *logits, tern_error *err) {
+    const tern_graph *graphs[] = {of->train, &t->update.graph, &t->score.graph};
     uint64_t shared = 0;
     *bytes = *logits = 0;
     for (int i = 0; i < 3; i++) {
         tern_program *p;
-        TERN_TRY(
-            t->backend->compile(t->device, &programs[i]->graph, NULL, n_rows, n_span, &p, err));
+        TERN_TRY(t->backend->compile(t->device, graphs[i], NULL, of->n_rows, of->n_span, &p, err));
         tern_program_bytes b = t->backend->program_bytes(p);
         t->backend->program_free(p);
         *bytes += b.own;
@@ -73,8 +78,8 @@ tern_status tern_plan_memory(tern_trainer *t, tern_error *err) {
     uint64_t largest;
     t->memory = (tern_train_memory){0};
     TERN_TRY(add_arrays(t, &largest, err));
-    TERN_TRY(plan_programs(t, t->desc.micro_tokens, t->desc.seq_len, &t->memory.activations,
-                           &t->memory.logits, err));
+    const sizes of = {t->desc.micro_tokens, t->desc.seq_len, &t->train.graph};
+    TERN_TRY(plan_programs(t, &of, &t->memory.activations, &t->memory.logits, err));
     if (t->contrastive) t->memory.activations += tern_contrastive_bytes(t);
     add_host(t, largest);
     return TERN_OK;
@@ -84,11 +89,11 @@ tern_status tern_plan_memory(tern_trainer *t, tern_error *err) {
 
 // Bytes of the host that a run with other sizes would add to the process; 0: unknown. Activations
 // on a GPU are none of them.
-static uint64_t needs(const tern_trainer *t, int32_t n_rows, int32_t n_span) {
+static uint64_t needs(const tern_trainer *t, const sizes *of) {
     const tern_train_memory *m = &t->memory;
     uint64_t bytes, logits;
     if (m->device) return m->host - m->process;
-    if (plan_programs(t, n_rows, n_span, &bytes, &logits, NULL) != TERN_OK) return 0;
+    if (plan_programs(t, of, &bytes, &logits, NULL) != TERN_OK) return 0;
     return m->host - m->process - m->activations + bytes;
 }
 
@@ -98,10 +103,23 @@ static int32_t fitting_tokens(const tern_trainer *t, int32_t seq_len) {
     int32_t per_rank = d->batch_tokens / (d->comm ? d->comm->size : 1);
     for (int32_t n = d->micro_tokens / seq_len; n >= 1; n = n > 64 ? n / 2 : n - 1) {
         if (per_rank % (n * seq_len) != 0) continue;
-        uint64_t bytes = needs(t, n * seq_len, seq_len);
+        uint64_t bytes = needs(t, &(sizes){n * seq_len, seq_len, &t->train.graph});
         if (bytes && bytes <= t->memory.host_available) return n * seq_len;
     }
     return 0;
+}
+
+// Whether it would if activations were computed again.
+static bool fits_checkpointed(const tern_trainer *t) {
+    const tern_train_desc *d = &t->desc;
+    tern_graph g = {0};
+    uint64_t bytes = 0;
+    if (d->gradient_checkpointing || t->memory.device) return false;
+    if (tern_graph_copy(&g, &t->train.graph, NULL) == TERN_OK &&
+        tern_graph_recompute(&g, t->n_forward, NULL) == TERN_OK)
+        bytes = needs(t, &(sizes){d->micro_tokens, d->seq_len, &g});
+    tern_graph_free(&g);
+    return bytes && bytes <= t->memory.host_available;
 }
 
 // What to change, the least first.
@@ -111,6 +129,10 @@ static void advise(const tern_trainer *t, char *out, size_t size) {
             seq_len = d->seq_len / 2;
     if (tokens) {
         snprintf(out, size, "micro_tokens of %d would fit", tokens);
+        return;
+    }
+    if (fits_checkpointed(t)) {
+        snprintf(out, size, "gradient_checkpointing would fit");
         return;
     }
     for (; !tern_trainer_has_pairs(t) && seq_len >= 64 && !tokens; seq_len /= 2)

@@ -183,8 +183,8 @@ static tern_status compile(tern_trainer *t, tern_train_program *p, tern_error *e
 
 static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err) {
     bool *frozen = NULL;
-    size_t n_forward = g->n_nodes;
     tern_status status = TERN_OK;
+    t->n_forward = g->n_nodes;
     if (t->base || t->teacher || t->desc.freeze) {
         frozen = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *frozen);
         if (!frozen) return tern_fail_memory(err, g->n_values);
@@ -193,7 +193,7 @@ static tern_status differentiate(tern_trainer *t, tern_graph *g, tern_error *err
     if (status == TERN_OK) status = tern_graph_differentiate(g, frozen, err);
     tern_free(frozen);
     if (status == TERN_OK && t->desc.gradient_checkpointing)
-        status = tern_graph_recompute(g, n_forward, err);
+        status = tern_graph_recompute(g, t->n_forward, err);
     return status;
 }
 

@@ -103,6 +103,7 @@ typedef struct tern_trainer {
     const tern_train_backend *backend;
     tern_trainer_device *device;
     tern_train_program train, update, score; // forward and backward; AdamW; forward alone
+    size_t n_forward; // nodes of the graph of `train` before those of the backward pass
     tern_slot *slots;
     size_t n_slots, slots_capacity;
     tern_train_memory memory;     // planned

@@ -169,6 +169,40 @@ TEST(train_plan_refuses_what_cannot_fit) {
     }
 }
 
+// So many layers that their activations are twice what is free, whatever the machine has: one
+// sequence of them cannot be cut, but computed again. Seen to fail: without that advice.
+TEST(train_plan_advises_gradient_checkpointing) {
+    enum { TOKENS = 1 << 17, LAYER_BYTES = 2000 }; // of a token
+    char data[300], path[340];
+    losses l;
+    tern_error err;
+    tern_file *file;
+    tern_tokenizer *t;
+    uint64_t available = tern_memory_available();
+    if (!available) {
+        test_skip("the system does not say how much memory is free");
+        return;
+    }
+    snprintf(data, sizeof data, "%s", test_tmp("long_data"));
+    make_data_in(data);
+    REQUIRE_OK(tern_file_open(&file, data, &err), err);
+    REQUIRE_OK(tern_tokenizer_open(&t, file, &err), err);
+    snprintf(path, sizeof path, "%s/train-00000.tern", data);
+    write_shard(path, t, 0, TOKENS / 8);
+    snprintf(path, sizeof path, "%s/valid-00000.tern", data);
+    CHECK(remove(path) == 0);
+    write_manifest(data);
+    tern_tokenizer_free(t);
+    tern_file_close(file);
+    tern_train_desc d = small_run(data, test_tmp("train_long"), &l);
+    d.seq_len = d.batch_tokens = d.micro_tokens = TOKENS;
+    d.n_layers = (int32_t)(2 * available / TOKENS / LAYER_BYTES);
+    d.n_embd = 32;
+    d.n_ff = 64;
+    CHECK(tern_train(&d, &err) == TERN_ERR_MEMORY);
+    CHECK_MSG(strstr(err.message, "gradient_checkpointing would fit"), "%s", err.message);
+}
+
 // Rates that teach nothing, teach and ruin are all tried. Seen to fail: with the rate of the least
 // loss, with a loss that is not cleared after a step, and with one rate for all steps.
 TEST(training_finds_a_rate) {
