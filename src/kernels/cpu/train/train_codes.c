@@ -78,7 +78,7 @@ size_t cpu_train_room_floats(const tern_program *p, const tern_node *n) {
     return w ? TERN_TRAIN_ROOM((size_t)w->cols) : 0;
 }
 
-// Of experts one at a time.
+// Experts are decoded one at a time.
 size_t cpu_train_stripe_floats(const tern_program *p, const tern_node *n) {
     const tern_value *w = coded(p, n);
     if (!w || n->op == TERN_OP_EMBED) return 0;
