@@ -391,7 +391,7 @@ typedef struct tern_mine_stats {
 TERN_API tern_status tern_mine(tern_chains **out, tern_model *model, const tern_mine_desc *desc,
                                tern_mine_stats *stats, tern_error *err);
 
-// ---- Data generation (docs/datagen.md) ---------------------------------------------------------
+// ---- Data generation (docs/data.md) ------------------------------------------------------------
 
 // Why an answer was accepted or rejected.
 typedef enum tern_datagen_reason {

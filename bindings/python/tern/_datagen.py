@@ -27,7 +27,7 @@ def datagen(model: Model, prompt: str, *, records: int = 100, seeds: Sequence[Un
             required: Sequence[str] = (), forbidden: Sequence[str] = (), keep_cut: bool = False, raw: bool = False,
             on_record: Optional[OnRecord] = None, on_progress: Optional[OnProgress] = None,
             **options: Any) -> Tuple[List[Dict[str, Any]], DatagenStats]:
-    """A model's answers to prompts from a template, filtered, as training records (docs/datagen.md).
+    """A model's answers to prompts from a template, filtered, as training records (docs/data.md).
 
     prompt, system: Jinja templates with the members of a seed (an object, or a string, which is `text`) as
     variables. records: how many to make, including those already in the file `path`, to which new ones are
