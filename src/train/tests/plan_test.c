@@ -169,7 +169,7 @@ TEST(train_plan_refuses_what_cannot_fit) {
     }
 }
 
-// So many layers that their activations are twice what is free, whatever the machine has: one
+// So many layers that their activations are twice the free memory of any machine: one
 // sequence of them cannot be cut, but computed again. Seen to fail: without that advice.
 TEST(train_plan_advises_gradient_checkpointing) {
     enum { TOKENS = 1 << 17, LAYER_BYTES = 2000 }; // of a token
