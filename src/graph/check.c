@@ -300,6 +300,7 @@ static tern_status check_mix(const tern_graph *g, const tern_node *n, tern_error
     return check_chosen(g, n, fits, err);
 }
 
+#ifndef TERN_NO_TRAINING
 // The logits of student and teacher are of the same rows.
 static tern_status check_distill(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *logits = input(g, n, 0), *teacher = input(g, n, 2);
@@ -309,6 +310,7 @@ static tern_status check_distill(const tern_graph *g, const tern_node *n, tern_e
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s cannot be distilled from %s", logits->name,
                      teacher->name);
 }
+#endif
 
 // Codecs.
 static tern_status check_codec(const tern_graph *g, const tern_node *n, bool fits,
