@@ -403,6 +403,10 @@ static void call_training(void) {
     FAILS(tern_train, &train);
     FAILS(tern_train_plan, NULL);
     FAILS(tern_train_plan, &train);
+    tern_train_rates rates;
+    FAILS(tern_train_find_rate, NULL, &rates);
+    FAILS(tern_train_find_rate, &train, NULL);
+    FAILS(tern_train_find_rate, &train, &rates);
     FAILS(tern_train_plot, NULL, 0, NULL);
     FAILS(tern_train_plot, NULL, 1, "/none/out.svg");
     FAILS(tern_train_plot, nobody, 1, "/none/out.svg");

@@ -217,7 +217,7 @@ TEST(training_that_is_stopped_anywhere_resumes_to_the_same_bits) {
     told t;
     tern_cancel stop = {0};
     make_data(data, sizeof data);
-    snprintf(whole, sizeof whole, "%s", test_tmp("train_unstopped"));
+    snprintf(whole, sizeof whole, "%s", test_tmp("train_not_stopped"));
     snprintf(cut, sizeof cut, "%s", test_tmp("train_stopped_often"));
     tern_train_desc d = told_run(data, whole, &t);
     REQUIRE_OK(tern_train(&d, &err), err);
