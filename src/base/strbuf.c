@@ -22,6 +22,10 @@ bool tern_str_ends(tern_str a, const char *end) {
     return a.len >= n && memcmp(a.ptr + a.len - n, end, n) == 0;
 }
 
+bool tern_name_begins(const char *name, const char *begin) {
+    return strncmp(name, begin, strlen(begin)) == 0;
+}
+
 bool tern_name_ends(const char *name, const char *end) {
     return tern_str_ends((tern_str){name, strlen(name)}, end);
 }

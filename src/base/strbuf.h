@@ -18,6 +18,7 @@ bool tern_str_eq(tern_str a, tern_str b);
 bool tern_str_is(tern_str a, const char *terminated);
 bool tern_str_ends(tern_str a, const char *end);        // with all of it
 bool tern_name_ends(const char *name, const char *end); // the same for a terminated name
+bool tern_name_begins(const char *name, const char *begin);
 
 typedef struct tern_strbuf {
     char *ptr; // terminated by a 0 byte when not NULL

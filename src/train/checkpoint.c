@@ -77,10 +77,6 @@ static void file_name(const tern_slot *s, char *out, size_t size) {
     snprintf(out, size, "%s%s", own ? "adam." : "", s->name);
 }
 
-static bool begins_with(const char *text, const char *begin) {
-    return strncmp(text, begin, strlen(begin)) == 0;
-}
-
 // A GGUF's tokenizer is copied unchanged, except perhaps for the token that begins a text.
 static tern_status copy_tokenizer(const tern_trainer *t, tern_gguf_writer *w) {
     static const char bos[] = "tokenizer.ggml.bos_token_id", add[] = "tokenizer.ggml.add_bos_token";
@@ -90,7 +86,7 @@ static tern_status copy_tokenizer(const tern_trainer *t, tern_gguf_writer *w) {
     for (size_t i = 0; i < file->n_metas; i++) {
         const char *key = file->metas[i].key;
         bool ours = other && (strcmp(key, bos) == 0 || strcmp(key, add) == 0);
-        if (begins_with(key, "tokenizer.") && !ours)
+        if (tern_name_begins(key, "tokenizer.") && !ours)
             TERN_TRY(tern_gguf_put_meta(w, &file->metas[i]));
     }
     if (!other) return TERN_OK;
@@ -121,7 +117,7 @@ static tern_status put_facts(const tern_trainer *t, tern_gguf_writer *w, tern_er
         return t->contrastive ? TERN_OK : tern_prompts_write_gguf(w, file, err);
     }
     for (size_t i = 0; i < file->n_metas; i++) {
-        bool other = !begins_with(file->metas[i].key, "general.");
+        bool other = !tern_name_begins(file->metas[i].key, "general.");
         for (int k = 0; k < 4; k++) other |= strcmp(file->metas[i].key, others[k]) == 0;
         if (!other) TERN_TRY(tern_gguf_put_meta(w, &file->metas[i]));
     }

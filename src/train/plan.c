@@ -38,10 +38,6 @@ static tern_status plan_programs(const tern_trainer *t, const sizes *of, uint64_
     return TERN_OK;
 }
 
-static bool begins_with(const char *name, const char *begin) {
-    return strncmp(name, begin, strlen(begin)) == 0;
-}
-
 static tern_status add_arrays(tern_trainer *t, uint64_t *largest, tern_error *err) {
     tern_train_memory *m = &t->memory;
     *largest = 0;
@@ -53,9 +49,9 @@ static tern_status add_arrays(tern_trainer *t, uint64_t *largest, tern_error *er
             continue;
         }
         TERN_TRY(t->backend->array_bytes(t->device, n, &bytes, err));
-        *(s->is_weight                    ? &m->weights
-          : begins_with(s->name, "grad.") ? &m->gradients
-                                          : &m->optimizer) += bytes;
+        *(s->is_weight                         ? &m->weights
+          : tern_name_begins(s->name, "grad.") ? &m->gradients
+                                               : &m->optimizer) += bytes;
         uint64_t copied = tern_alloc_resident(n * sizeof(float));
         if (s->is_kept && copied > *largest) *largest = copied;
     }
@@ -100,7 +96,7 @@ static uint64_t needs(const tern_trainer *t, const sizes *of) {
 // The most tokens at once that fit and that a step can be cut into; 0: none.
 static int32_t fitting_tokens(const tern_trainer *t, int32_t seq_len) {
     const tern_train_desc *d = &t->desc;
-    int32_t per_rank = d->batch_tokens / (d->comm ? d->comm->size : 1);
+    int32_t per_rank = d->batch_tokens / tern_train_ranks(d);
     for (int32_t n = d->micro_tokens / seq_len; n >= 1; n = n > 64 ? n / 2 : n - 1) {
         if (per_rank % (n * seq_len) != 0) continue;
         uint64_t bytes = needs(t, &(sizes){n * seq_len, seq_len, &t->train.graph});
@@ -311,7 +307,7 @@ static tern_status measure(tern_trainer *t, tern_train_info *info, tern_error *e
     TERN_TRY(measure_run(t, &info->measured_tokens, &run, err));
     TERN_TRY(run_update(t, &update, err)); // touches the moments
     TERN_TRY(run_update(t, &update, err));
-    double n_runs = (double)(d->batch_tokens / d->micro_tokens / (d->comm ? d->comm->size : 1));
+    double n_runs = (double)(d->batch_tokens / d->micro_tokens / tern_train_ranks(d));
     info->seconds = (n_runs * run + update) * (double)d->n_steps;
     return TERN_OK;
 }

@@ -28,15 +28,13 @@ const tern_train_preset *tern_train_preset_find(const char *name) {
 
 #define DEFAULT(field, value) ((field) = (field) ? (field) : (value))
 
-static int ranks_of(const tern_train_desc *d) { return d->comm ? d->comm->size : 1; }
-
 // Tokens of a run: a GPU needs many at once, a CPU's cache few.
 static int32_t most_at_once(const tern_train_desc *d) {
     return d->device && strcmp(d->device, "webgpu") == 0 ? 32768 : 4096;
 }
 static int32_t at_once(const tern_train_desc *d) {
     int32_t most = most_at_once(d);
-    int32_t mine = d->batch_tokens / ranks_of(d);
+    int32_t mine = d->batch_tokens / tern_train_ranks(d);
     return mine < most ? mine : most;
 }
 
@@ -168,7 +166,7 @@ static tern_status check_shape(const tern_train_desc *d, tern_error *err) {
 }
 
 static tern_status check_batch(const tern_train_desc *d, tern_error *err) {
-    int ranks = ranks_of(d);
+    int ranks = tern_train_ranks(d);
     if (d->seq_len < 1 || d->micro_tokens < 1 || d->batch_tokens < 1)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: a batch needs tokens");
     if (d->micro_tokens % d->seq_len != 0 ||
@@ -210,7 +208,7 @@ static tern_status settle_based(tern_train_desc *d, const tern_config *c, tern_e
     DEFAULT(d->batch_tokens, 8 * d->seq_len);
     if (d->micro_tokens == 0) {
         int32_t n = d->batch_tokens / d->seq_len, k = n;
-        while (k > 1 && (k * d->seq_len > at_once(d) || n % (k * ranks_of(d)) != 0)) k--;
+        while (k > 1 && (k * d->seq_len > at_once(d) || n % (k * tern_train_ranks(d)) != 0)) k--;
         d->micro_tokens = k > 0 ? k * d->seq_len : d->seq_len;
     }
     if (d->schedule == TERN_SCHEDULE_AUTO) d->schedule = TERN_SCHEDULE_COSINE;
@@ -232,7 +230,7 @@ static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
     DEFAULT(d->temperature, 0.05f);
     DEFAULT(d->micro_tokens, most_at_once(d) > d->seq_len ? most_at_once(d) : d->seq_len);
     d->batch_tokens = d->micro_tokens; // what the rows must hold
-    if (ranks_of(d) > 1)
+    if (tern_train_ranks(d) > 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "train: pairs are trained with by one process");
     if (d->batch_pairs < 2 || d->batch_pairs > BATCH_PAIRS_MAX || d->valid_pairs > BATCH_PAIRS_MAX)
         return tern_fail(err, TERN_ERR_ARGUMENT,

@@ -69,8 +69,7 @@ static tern_status add_line(tern_train_samples *s, const tern_lines *l, bool is_
 
 tern_status tern_samples_open(tern_trainer *t, tern_error *err) {
     const char *path = t->desc.sample_prompts;
-    size_t n = strlen(path);
-    bool more = true, is_json = n > 6 && strcmp(path + n - 6, ".jsonl") == 0;
+    bool more = true, is_json = tern_name_ends(path, ".jsonl");
     tern_lines l;
     t->samples = tern_alloc(TERN_MEM_MISC, sizeof *t->samples);
     if (!t->samples) return tern_fail_memory(err, sizeof *t->samples);

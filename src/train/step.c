@@ -11,9 +11,6 @@
 #include "train/data/data.h"
 #include "train/trainer.h"
 
-static int ranks(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->size : 1; }
-static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->rank : 0; }
-
 // ---- Batches -----------------------------------------------------------------------------------
 
 // at: the epoch, and the sequence's number in it.
@@ -42,9 +39,10 @@ tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[
 // This rank's sequences of a step.
 static tern_status fill_step(tern_trainer *t, int64_t step, int64_t *n_scored, tern_error *err) {
     uint64_t per_step = (uint64_t)(t->desc.batch_tokens / t->desc.seq_len);
-    uint64_t n = tern_token_set_n_sequences(t->data), n_ranks = (uint64_t)ranks(t);
+    uint64_t n = tern_token_set_n_sequences(t->data),
+             n_ranks = (uint64_t)tern_train_ranks(&t->desc);
     for (uint64_t k = 0; k < per_step / n_ranks; k++) {
-        uint64_t at = (uint64_t)step * per_step + k * n_ranks + (uint64_t)rank(t);
+        uint64_t at = (uint64_t)step * per_step + k * n_ranks + (uint64_t)tern_train_rank(&t->desc);
         uint64_t of[2] = {at / n, at % n};
         TERN_TRY(tern_trainer_fill(t, t->data, of, (int32_t)k * t->desc.seq_len, n_scored, err));
     }
@@ -98,7 +96,7 @@ static tern_status sum_over_host(group_sum *g, const tern_slot *s, tern_error *e
 // Replaces each rank's number by the sum over all.
 tern_status tern_trainer_sum(tern_trainer *t, float *x, tern_error *err) {
     const tern_comm *c = t->desc.comm;
-    if (ranks(t) == 1) return TERN_OK;
+    if (tern_train_ranks(&t->desc) == 1) return TERN_OK;
     if (c->sum_begin(c->self, x, 1) && c->sum_finish(c->self)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "train: another process of the group was lost");
 }
@@ -152,7 +150,7 @@ double tern_trainer_loss(const tern_trainer *t, const tern_train_sums *s) {
 static tern_status count_scored(tern_trainer *t, int64_t *n, tern_error *err) {
     float count = (float)*n;
     if (!tern_trainer_masks(t)) *n = t->desc.batch_tokens;
-    if (!tern_trainer_masks(t) || ranks(t) == 1) return TERN_OK;
+    if (!tern_trainer_masks(t) || tern_train_ranks(&t->desc) == 1) return TERN_OK;
     TERN_TRY(tern_trainer_sum(t, &count, err));
     *n = (int64_t)count;
     return TERN_OK;
@@ -161,8 +159,8 @@ static tern_status count_scored(tern_trainer *t, int64_t *n, tern_error *err) {
 // The gradients of a step of tokens.
 static tern_status add_gradients(tern_trainer *t, int64_t *n_all, tern_error *err) {
     group_sum g = {.t = t};
-    int32_t n_runs = t->desc.batch_tokens / t->desc.micro_tokens / ranks(t);
-    bool group = ranks(t) > 1;
+    int32_t n_runs = t->desc.batch_tokens / t->desc.micro_tokens / tern_train_ranks(&t->desc);
+    bool group = tern_train_ranks(&t->desc) > 1;
     int64_t n_scored = 0;
     TERN_TRY(fill_step(t, t->step, &n_scored, err));
     TERN_TRY(count_scored(t, &n_scored, err));

@@ -19,9 +19,6 @@ typedef struct loop {
     tern_error *err;
 } loop;
 
-static int ranks(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->size : 1; }
-static int rank(const tern_trainer *t) { return t->desc.comm ? t->desc.comm->rank : 0; }
-
 static tern_status read_number(tern_trainer *t, const char *name, float *out, tern_error *err) {
     return t->backend->read(tern_trainer_slot(t, name)->array, 0, 1, out, err);
 }
@@ -62,9 +59,9 @@ static tern_status validate(loop *l, tern_train_event *e) {
     if (n > most) n = most;
     TERN_TRY(tern_trainer_read_sums(t, &before, l->err));
     TERN_TRY(tern_trainer_write_sums(t, &(tern_train_sums){0}, l->err));
-    for (uint64_t at = (uint64_t)rank(t); at < n;) {
+    for (uint64_t at = (uint64_t)tern_train_rank(&t->desc); at < n;) {
         int32_t row = 0;
-        for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)ranks(t)) {
+        for (; row < t->desc.micro_tokens && at < n; at += (uint64_t)tern_train_ranks(&t->desc)) {
             uint64_t of[2] = {0, at};
             TERN_TRY(tern_trainer_fill(t, t->valid, of, row, &n_scored, l->err));
             row += t->desc.seq_len;
@@ -127,7 +124,8 @@ static tern_status log_ternary(loop *l) {
 
 static void tell(loop *l, const tern_train_event *e) {
     const tern_train_desc *d = &l->t->desc;
-    if (d->on_event && rank(l->t) == 0 && !d->on_event(d->user, e)) l->stopped = true;
+    if (d->on_event && tern_train_rank(&l->t->desc) == 0 && !d->on_event(d->user, e))
+        l->stopped = true;
 }
 
 static tern_train_event event_now(const tern_trainer *t) {
@@ -243,7 +241,7 @@ static void take_best(loop *l, tern_train_event *e) {
     bool is_best = tern_train_best_take(&t->best, t->step, e->valid_loss);
     e->best_valid_loss = t->best.is_known ? (double)t->best.loss : NAN;
     e->best_step = t->best.step;
-    l->is_best = is_best && t->step > 0 && !t->desc.no_best && rank(t) == 0;
+    l->is_best = is_best && t->step > 0 && !t->desc.no_best && tern_train_rank(&t->desc) == 0;
 }
 
 static bool ends_early(const tern_trainer *t) {
@@ -301,7 +299,8 @@ static tern_status take_sample(void *user, const char *prompt, const char *text,
 
 static tern_status log_samples(loop *l) {
     double begun = tern_seconds();
-    if (rank(l->t) == 0) TERN_TRY(tern_samples_make(l->t, take_sample, l, l->err));
+    if (tern_train_rank(&l->t->desc) == 0)
+        TERN_TRY(tern_samples_make(l->t, take_sample, l, l->err));
     l->begun += tern_seconds() - begun; // does not count as training time
     return TERN_OK;
 }
@@ -317,7 +316,7 @@ static tern_status tell_step(loop *l) {
         if (!isfinite(loss)) return log_step(l);
         measure_speed(l, &e);
     }
-    if (d->on_step && rank(t) == 0 && !d->on_step(d->user, &e)) l->stopped = true;
+    if (d->on_step && tern_train_rank(&t->desc) == 0 && !d->on_step(d->user, &e)) l->stopped = true;
     if (tern_is_cancelled()) l->stopped = true;
     return TERN_OK;
 }
@@ -326,7 +325,7 @@ static tern_status checkpoint(loop *l) {
     tern_trainer *t = l->t;
     char name[64];
     double begun = tern_seconds();
-    if (rank(t) == 0) TERN_TRY(tern_checkpoint_write(t, l->err));
+    if (tern_train_rank(&t->desc) == 0) TERN_TRY(tern_checkpoint_write(t, l->err));
     snprintf(name, sizeof name, "step-%08lld.gguf", (long long)t->step);
     tern_train_event e = event_now(t);
     e.checkpoint = name;
@@ -363,11 +362,12 @@ static tern_status begin(loop *l) {
         return tern_fail(l->err, TERN_ERR_ARGUMENT,
                          "%s: the run is at step %lld already, beyond the %lld that were asked for",
                          t->desc.out, (long long)t->step, (long long)t->desc.n_steps);
-    if (rank(t) == 0) TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
-    if (rank(t) == 0 && resumed) TERN_TRY(tern_checkpoint_check_best(t, l->err));
+    if (tern_train_rank(&t->desc) == 0)
+        TERN_TRY(tern_train_log_open(&l->log, t, resumed, &n_dropped, l->err));
+    if (tern_train_rank(&t->desc) == 0 && resumed) TERN_TRY(tern_checkpoint_check_best(t, l->err));
     tern_train_info info = tern_plan_info(t);
     info.n_dropped_lines = n_dropped;
-    if (t->desc.on_begin && rank(t) == 0) t->desc.on_begin(t->desc.user, &info);
+    if (t->desc.on_begin && tern_train_rank(&t->desc) == 0) t->desc.on_begin(t->desc.user, &info);
     l->begun = tern_seconds();
     l->step_begun = t->step;
     return TERN_OK;

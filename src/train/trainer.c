@@ -252,7 +252,7 @@ bool tern_trainer_has_host(const tern_trainer *t) {
 
 tern_status tern_trainer_run(tern_trainer *t, const tern_train_program *p, tern_train_batch *b,
                              tern_error *err) {
-    bool alone = !t->desc.comm || t->desc.comm->size == 1;
+    bool alone = tern_train_ranks(&t->desc) == 1;
     b->can_stop = p != &t->update && alone && tern_trainer_has_host(t);
     return t->backend->run(p->program, b, err);
 }
@@ -316,7 +316,7 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
 }
 
 static tern_status make_rows(tern_trainer *t, tern_error *err) {
-    int ranks = t->desc.comm ? t->desc.comm->size : 1;
+    int ranks = tern_train_ranks(&t->desc);
     size_t n = (size_t)(t->desc.batch_tokens / ranks), seq = (size_t)t->desc.seq_len + 1;
     t->ids = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->ids);
     t->targets = tern_alloc_array(TERN_MEM_MISC, n, sizeof *t->targets);

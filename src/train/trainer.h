@@ -53,6 +53,10 @@ tern_status tern_train_check_length(const tern_train_desc *d, tern_error *err);
 float tern_train_rate(const tern_train_desc *d, int64_t step);
 float tern_train_decay(const tern_train_desc *d, int64_t step);
 
+// The processes that train together, and which of them this is.
+static inline int tern_train_ranks(const tern_train_desc *d) { return d->comm ? d->comm->size : 1; }
+static inline int tern_train_rank(const tern_train_desc *d) { return d->comm ? d->comm->rank : 0; }
+
 // ---- The trainer -------------------------------------------------------------------------------
 
 typedef struct tern_assistant tern_assistant; // train/data/data.h

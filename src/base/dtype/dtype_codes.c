@@ -78,8 +78,6 @@ const tern_dtype_form *tern_dtype_form_of(tern_dtype type) {
 
 // ---- Blocks ------------------------------------------------------------------------------------
 
-static uint16_t read_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-
 // 16 bytes of nibbles; high: the fifth bits of 32 codes, or NULL.
 static void read_nibbles(const uint8_t *b, const uint8_t *high, uint8_t *codes) {
     for (int i = 0; i < 16; i++) {
@@ -97,10 +95,10 @@ static void read_32(tern_dtype type, const uint8_t *b, const tern_dtype_codes *t
         read_nibbles(b + 1, NULL, to->codes);
         return;
     }
-    *to->scales = read_u16(b);
+    *to->scales = tern_read_u16(b);
     b += 2;
     if (f->has_minima) {
-        *to->minima = read_u16(b) ^ 0x8000;
+        *to->minima = tern_read_u16(b) ^ 0x8000;
         b += 2;
     }
     if (f->bits == 8)
@@ -115,8 +113,8 @@ static void read_pairs(const uint8_t *b, uint8_t *codes) {
 }
 
 static void read_q2_k(const uint8_t *b, const tern_dtype_codes *to) {
-    *to->scales = read_u16(b + 80);
-    *to->minima = read_u16(b + 82);
+    *to->scales = tern_read_u16(b + 80);
+    *to->minima = tern_read_u16(b + 82);
     for (int i = 0; i < 16; i++) {
         to->sub_scales[i] = (int8_t)(b[i] & 15);
         to->sub_minima[i] = (int8_t)(b[i] >> 4);
@@ -126,7 +124,7 @@ static void read_q2_k(const uint8_t *b, const tern_dtype_codes *to) {
 
 static void read_q3_k(const uint8_t *b, const tern_dtype_codes *to) {
     const uint8_t *s = b + 96;
-    *to->scales = read_u16(b + 108);
+    *to->scales = tern_read_u16(b + 108);
     for (int i = 0; i < 16; i++) {
         int low = s[i % 8] >> i / 8 * 4 & 15, high = s[8 + i % 4] >> i / 4 * 2 & 3;
         to->sub_scales[i] = (int8_t)((low | high << 4) - 32);
@@ -140,8 +138,8 @@ static void read_q3_k(const uint8_t *b, const tern_dtype_codes *to) {
 // bytes i and 4 + i.
 static void read_q45_k(const uint8_t *b, bool fifth, const tern_dtype_codes *to) {
     const uint8_t *k = b + 4, *high = b + 16, *low = fifth ? b + 48 : b + 16;
-    *to->scales = read_u16(b);
-    *to->minima = read_u16(b + 2);
+    *to->scales = tern_read_u16(b);
+    *to->minima = tern_read_u16(b + 2);
     for (int i = 0; i < 4; i++) {
         to->sub_scales[i] = (int8_t)(k[i] & 63);
         to->sub_minima[i] = (int8_t)(k[4 + i] & 63);
@@ -162,7 +160,7 @@ static void read_q45_k(const uint8_t *b, bool fifth, const tern_dtype_codes *to)
 }
 
 static void read_q6_k(const uint8_t *b, const tern_dtype_codes *to) {
-    *to->scales = read_u16(b + 208);
+    *to->scales = tern_read_u16(b + 208);
     memcpy(to->sub_scales, b + 192, 16);
     for (int s = 0; s < 8; s++) { // four in each half
         const uint8_t *low = b + s / 4 * 64 + s % 2 * 32, *high = b + 128 + s / 4 * 32;
@@ -174,8 +172,8 @@ static void read_q6_k(const uint8_t *b, const tern_dtype_codes *to) {
 }
 
 static void read_iq4_xs(const uint8_t *b, const tern_dtype_codes *to) {
-    const unsigned high = read_u16(b + 2);
-    *to->scales = read_u16(b);
+    const unsigned high = tern_read_u16(b + 2);
+    *to->scales = tern_read_u16(b);
     for (int i = 0; i < 8; i++) {
         int scale = (b[4 + i / 2] >> i % 2 * 4 & 15) | (int)(high >> 2 * i & 3) << 4;
         to->sub_scales[i] = (int8_t)(scale - 32);

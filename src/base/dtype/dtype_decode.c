@@ -32,8 +32,6 @@
 #include "base/dtype/dtype.h"
 #include "base/dtype/half.h"
 
-static uint16_t read_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-
 // ---- Ternary -----------------------------------------------------------------------------------
 
 static void codes_tq2_0(const uint8_t *b, int8_t *q) {
@@ -94,12 +92,12 @@ static void codes_i2_s(const uint8_t *data, uint64_t first, size_t n, int8_t *q)
 static uint16_t codes_block(tern_dtype type, const uint8_t *b, int8_t *q) {
     size_t n = tern_dtype_block_n(type);
     switch (type) {
-    case TERN_DTYPE_TQ1_0: codes_tq1_0(b, q); return read_u16(b + 52);
-    case TERN_DTYPE_TQ2_0: codes_tq2_0(b, q); return read_u16(b + 64);
-    case TERN_DTYPE_PTQ1_0: codes_ptq1_0(b, q); return read_u16(b + 26);
+    case TERN_DTYPE_TQ1_0: codes_tq1_0(b, q); return tern_read_u16(b + 52);
+    case TERN_DTYPE_TQ2_0: codes_tq2_0(b, q); return tern_read_u16(b + 64);
+    case TERN_DTYPE_PTQ1_0: codes_ptq1_0(b, q); return tern_read_u16(b + 26);
     case TERN_DTYPE_Q1_0:
-    case TERN_DTYPE_Q1_0_32: codes_one_bit(b + 2, n, q); return read_u16(b);
-    default: codes_two_bits(b + 2, n, q); return read_u16(b);
+    case TERN_DTYPE_Q1_0_32: codes_one_bit(b + 2, n, q); return tern_read_u16(b);
+    default: codes_two_bits(b + 2, n, q); return tern_read_u16(b);
     }
 }
 

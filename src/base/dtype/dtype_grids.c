@@ -32,9 +32,10 @@ void tern_dtype_decode_grid(tern_dtype type, const void *data, uint64_t first, s
 #else
 #include "base/dtype/dtype_grids.inc"
 
-static uint32_t read_u16(const uint8_t *p) { return (uint32_t)(p[0] | p[1] << 8); }
-static uint32_t read_u32(const uint8_t *p) { return read_u16(p) | read_u16(p + 2) << 16; }
-static float read_f16(const uint8_t *p) { return tern_f16_to_f32((uint16_t)read_u16(p)); }
+static uint32_t read_u32(const uint8_t *p) {
+    return tern_read_u16(p) | (uint32_t)tern_read_u16(p + 2) << 16;
+}
+static float read_f16(const uint8_t *p) { return tern_f16_to_f32(tern_read_u16(p)); }
 
 // The byte of signs that a pattern of seven bits stands for.
 static uint32_t signs_of(uint32_t pattern) {
@@ -79,7 +80,7 @@ static void decode_iq2_xxs(const uint8_t *b, float *y) {
 static void decode_iq2_xs(const uint8_t *b, float *y) {
     float d = read_f16(b);
     for (int k = 0; k < 32; k++) {
-        uint32_t code = read_u16(b + 2 + 2 * k), s = b[66 + k / 4] >> k / 2 % 2 * 4 & 15;
+        uint32_t code = tern_read_u16(b + 2 + 2 * k), s = b[66 + k / 4] >> k / 2 % 2 * 4 & 15;
         put_eight(grid_iq2_xs[code & 511], signs_of(code >> 9), d * (0.5f + (float)s) * 0.25f,
                   y + 8 * k);
     }
@@ -119,7 +120,7 @@ static void decode_iq3_s(const uint8_t *b, float *y) {
 static void decode_iq1_s(const uint8_t *b, float *y) {
     float d = read_f16(b);
     for (int k = 0; k < 32; k++) {
-        uint32_t word = read_u16(b + 34 + k / 4 * 2), high = word >> 3 * (k % 4) & 7;
+        uint32_t word = tern_read_u16(b + 34 + k / 4 * 2), high = word >> 3 * (k % 4) & 7;
         put_trits(grid_iq1[b[2 + k] | high << 8], word >> 15, d * (float)(2 * (word >> 12 & 7) + 1),
                   y + 8 * k);
     }
@@ -128,11 +129,11 @@ static void decode_iq1_s(const uint8_t *b, float *y) {
 static void decode_iq1_m(const uint8_t *b, float *y) {
     const uint8_t *scales = b + 48;
     uint32_t bits = 0;
-    for (int i = 0; i < 4; i++) bits |= read_u16(scales + 2 * i) >> 12 << 4 * i;
+    for (int i = 0; i < 4; i++) bits |= (uint32_t)tern_read_u16(scales + 2 * i) >> 12 << 4 * i;
     float d = tern_f16_to_f32((uint16_t)bits);
     for (int k = 0; k < 32; k++) {
         uint32_t part = b[32 + k / 2] >> k % 2 * 4;
-        uint32_t s = read_u16(scales + k / 8 * 2) >> 3 * (k / 2 % 4) & 7;
+        uint32_t s = (uint32_t)tern_read_u16(scales + k / 8 * 2) >> 3 * (k / 2 % 4) & 7;
         put_trits(grid_iq1[b[k] | (part & 7) << 8], part >> 3 & 1, d * (float)(2 * s + 1),
                   y + 8 * k);
     }

@@ -5,6 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
+static inline uint16_t tern_read_u16(const uint8_t *p) { // little-endian, at any address
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
 static inline float tern_bits_to_f32(uint32_t bits) {
     float f;
     memcpy(&f, &bits, 4);

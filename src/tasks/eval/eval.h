@@ -132,4 +132,11 @@ typedef struct tern_eval_outcomes {
 tern_status tern_eval_outcomes_read(tern_eval_outcomes *o, const char *path, tern_error *err);
 void tern_eval_outcomes_free(tern_eval_outcomes *o);
 
+// The mean of items' values, and its standard error (NAN: of fewer than two), from a stream.
+typedef struct tern_eval_mean {
+    double sum, squares;
+} tern_eval_mean;
+void tern_eval_mean_add(tern_eval_mean *m, double x);
+double tern_eval_mean_error(const tern_eval_mean *m, double n);
+
 #endif

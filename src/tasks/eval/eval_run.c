@@ -76,7 +76,12 @@ void tern_eval_put_metric(tern_eval_record *record, const char *name, double val
     m->value = value;
 }
 
-static double mean_error(const tern_eval_mean *m, double n) {
+void tern_eval_mean_add(tern_eval_mean *m, double x) {
+    m->sum += x;
+    m->squares += x * x;
+}
+
+double tern_eval_mean_error(const tern_eval_mean *m, double n) {
     if (n < 2) return NAN;
     double variance = (m->squares - m->sum * m->sum / n) / (n - 1);
     return sqrt((variance > 0 ? variance : 0) / n);
@@ -85,11 +90,8 @@ static double mean_error(const tern_eval_mean *m, double n) {
 tern_status tern_eval_run_count(tern_eval_job *r, const tern_eval_record *record, bool was_known,
                                 tern_error *err) {
     if (r->store.file && !was_known) TERN_TRY(tern_eval_store_add(&r->store, record, err));
-    for (int i = 0; i < record->n_metrics; i++) {
-        double x = record->metrics[i].value;
-        r->means[i].sum += x;
-        r->means[i].squares += x * x;
-    }
+    for (int i = 0; i < record->n_metrics; i++)
+        tern_eval_mean_add(&r->means[i], record->metrics[i].value);
     memcpy(r->out->metrics, record->metrics, sizeof record->metrics); // their names
     r->out->n_metrics = record->n_metrics;
     r->out->n_items++;
@@ -103,7 +105,7 @@ static void finish(tern_eval_job *r) {
     for (int i = 0; i < r->out->n_metrics; i++) {
         tern_eval_metric *m = &r->out->metrics[i];
         m->value = r->means[i].sum / n;
-        m->error = mean_error(&r->means[i], n);
+        m->error = tern_eval_mean_error(&r->means[i], n);
         if (strcmp(m->name, "nll")) continue;
         snprintf(m->name, sizeof m->name, "perplexity");
         m->value = exp(m->value); // the error of exp(x) is exp(x) times that of x

@@ -7,10 +7,6 @@
 #include "tasks/eval/eval.h"
 #include "tasks/eval/file/eval_file.h"
 
-typedef struct tern_eval_mean { // and its standard error, from a stream
-    double sum, squares;
-} tern_eval_mean;
-
 typedef struct tern_eval_shot { // an answered example
     tern_strbuf question, answer;
 } tern_eval_shot;

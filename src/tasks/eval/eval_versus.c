@@ -33,33 +33,28 @@ static double coin_tosses(size_t k, size_t n) {
     return fmin(1, 2 * sum);
 }
 
-static double mean_error(double sum, double squares, double n) {
-    double variance = (squares - sum * sum / n) / (n - 1);
-    return n < 2 ? NAN : sqrt(fmax(variance, 0) / n);
-}
-
 // [n] outcomes of the same items; m: which metric.
 static versus compare(const tern_eval_outcome *a, const tern_eval_outcome *b, size_t n, int m) {
     versus v = {.exact = true};
-    double sum = 0, squares = 0, count = (double)n;
+    tern_eval_mean differences = {0};
+    double count = (double)n;
     for (size_t i = 0; i < n; i++) {
-        double x = a[i].values[m], y = b[i].values[m], d = y - x;
+        double x = a[i].values[m], y = b[i].values[m];
         v.exact &= (x == 0 || x == 1) && (y == 0 || y == 1);
         v.only_first += x > y;
         v.only_other += y > x;
         v.first += x;
         v.other += y;
-        sum += d;
-        squares += d * d;
+        tern_eval_mean_add(&differences, y - x);
     }
     v.first /= count;
     v.other /= count;
-    v.difference = sum / count;
-    v.error = mean_error(sum, squares, count);
+    v.difference = differences.sum / count;
+    v.error = tern_eval_mean_error(&differences, count);
     size_t fewer = v.only_first < v.only_other ? v.only_first : v.only_other;
     if (v.exact)
         v.p = coin_tosses(fewer, v.only_first + v.only_other);
-    else if (sum == 0)
+    else if (differences.sum == 0)
         v.p = 1;
     else // without a spread there is nothing to judge by
         v.p = v.error > 0 ? erfc(fabs(v.difference) / v.error / sqrt(2)) : NAN;
@@ -259,19 +254,17 @@ static size_t best_file(const report *r, const row *w) {
 
 static void table_cell(report *r, const row *w, size_t file, bool is_best) {
     const tern_eval_outcome *a = outcomes_of(r, file, w);
-    double sum = 0, squares = 0, n = (double)w->task->n;
-    for (size_t i = 0; i < w->task->n; i++) {
-        sum += a[i].values[w->m];
-        squares += a[i].values[w->m] * a[i].values[w->m];
-    }
-    double error = mean_error(sum, squares, n);
+    tern_eval_mean mean = {0};
+    double n = (double)w->task->n;
+    for (size_t i = 0; i < w->task->n; i++) tern_eval_mean_add(&mean, a[i].values[w->m]);
+    double error = tern_eval_mean_error(&mean, n);
     if (r->format == TERN_TABLE_MARKDOWN) {
         tern_strbuf_puts(&r->out, is_best ? "**" : "");
-        put_error(r, "%.4f", sum / n, error);
+        put_error(r, "%.4f", mean.sum / n, error);
         tern_strbuf_puts(&r->out, is_best ? "** | " : " | ");
         return;
     }
-    put_number(r, "value", sum / n);
+    put_number(r, "value", mean.sum / n);
     put_number(r, "stderr", error);
     tern_strbuf_printf(&r->out, r->format == TERN_TABLE_JSON ? "\"best\":%s" : "%s",
                        is_best ? "true" : "false");
