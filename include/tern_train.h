@@ -221,7 +221,7 @@ typedef struct tern_train_memory {
 // The plan of a run, reported before its first step.
 typedef struct tern_train_info {
     const char *device;          // and its matrix kernels; valid during the callback
-    int64_t n_params, n_ternary; // trained; those rounded to -1, 0 and +1
+    int64_t n_params, n_ternary; // trained; those rounded in use, to -1, 0 and +1 or to qat's type
     int64_t n_all_params;        // also frozen ones
     tern_train_memory memory;
     double seconds;          // of all steps, from a run of measured_tokens; NAN: not measured
@@ -260,6 +260,12 @@ typedef struct tern_train_desc {
     // decoder of any size and family with the vocabulary of `data`; it stays as it is.
     const char *teacher;
     float kd_ratio; // 0: 1; below 0: none, KL is only measured
+    // Not NULL: quantization-aware training (arXiv:1712.05877). Every step computes with the
+    // matrices of layers as files of this type hold them, "ptq1_0", "pq2_0", "q2_0", "tq1_0",
+    // "tq2_0" (trits with a scale for each group), "q1_0", "q4_0" or "q8_0", and with inputs of 8
+    // bits, as inference does; gradients go to floats behind them. Checkpoints have that type. For
+    // float models, with `init` or the recipe llama.
+    const char *qat;
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
     // folder): objects with "query", its "positive" and optionally "negatives", a list. Each query
     // must find its positive among all texts of a step, and the other way round (InfoNCE,

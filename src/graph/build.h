@@ -16,6 +16,9 @@ tern_vid tern_g_named(tern_graph *g, const char *name, tern_value_kind kind, ter
 // " name=value" of each attribute that is not 0.
 void tern_g_print_attrs(const tern_node *n, tern_strbuf *out);
 tern_node *tern_g_node(tern_graph *g, tern_op op);
+static inline bool tern_g_rounds_weight(const tern_node *n) {
+    return n->op == TERN_OP_TERNARIZE || n->op == TERN_OP_FAKE_QUANTIZE;
+}
 // Columns of the first output, by the op's row; -1: it has none.
 int64_t tern_g_columns_of(const tern_graph *g, const tern_node *n);
 bool tern_g_has_gradient(const tern_node *n); // a rule in differentiate.c

@@ -42,7 +42,7 @@
 //                                      ds_j = c (dw_j - [normed] sum_i dw_i w_i / scale)
 //                 s = softmax(x)       dx = s (ds - s . ds)    of sigmoid: dx = ds s (1 - s)
 //   pool          v = mean of n rows   dx = dv / n; of the last or first row: dx = dv there, else 0
-//   quantize, ternarize: dx = dy       (straight through)
+//   quantize, ternarize, fake_quantize: dx = dy   (straight through)
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -73,11 +73,10 @@ static void find_reach(gradients *d, size_t n_nodes) {
     }
 }
 
-// The state that collects the gradient of weight w (or of its master, if w is ternarized); -1:
-// frozen.
+// The state that collects the gradient of weight w (or of its master, if w is rounded); -1: frozen.
 static tern_vid sink(gradients *d, tern_vid w) {
     int32_t p = d->g->values[w].producer;
-    if (p >= 0 && d->g->nodes[p].op == TERN_OP_TERNARIZE) w = d->g->nodes[p].in[0];
+    if (p >= 0 && tern_g_rounds_weight(&d->g->nodes[p])) w = d->g->nodes[p].in[0];
     if (!is_trained(d, w)) return -1;
     char name[GRAD_NAME_BYTES];
     snprintf(name, sizeof name, "grad.%s", d->g->values[w].name);

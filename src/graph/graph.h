@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 #include "base/status.h"
+#include "base/dtype/dtype.h"
 #include "base/strbuf.h"
 
 // A dimension of the graph: an index into its `dims`. A constant number of rows has none.
@@ -428,6 +429,11 @@ tern_status tern_pass_fuse(tern_graph *g, tern_error *err);
 // The name of an op without a gradient, which keeps the graph, as its architecture built it, from
 // being trained; NULL: none.
 const char *tern_graph_untrainable(const tern_graph *g);
+// Quantization-aware training (arXiv:1712.05877): products of layers with a weight v, experts' too,
+// read it rounded to types[v] (TERN_DTYPE_F32: as it is), and, as products with codes in groups do,
+// an input rounded to int8 in groups of TERN_QAT_GROUP columns. Before the functions below.
+#define TERN_QAT_GROUP 64
+tern_status tern_pass_fake_quantize(tern_graph *g, const tern_dtype *types, tern_error *err);
 // Rewrites a model's graph, as its architecture built it, into one that ends in the loss: no states
 // of sequences, rows scored against the input "targets" (-1: not scored), their losses added to the
 // state "loss" [1]. Quantized activations and ternarized weights become floats of the same values.

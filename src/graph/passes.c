@@ -64,30 +64,37 @@ tern_node *tern_g_insert(tern_graph *g, size_t i) {
 
 // ---- Lowering ----------------------------------------------------------------------------------
 
-// The quantized form of x, from an earlier quantize node or a new one before node i.
-static tern_vid quantized(tern_graph *g, tern_vid x, tern_value_type type, size_t *i,
-                          tern_error *err) {
+// What `like`, a node of one input without outputs, makes of it: of an earlier node, or of a new
+// one before node i.
+static tern_vid rounded(tern_graph *g, tern_node like, tern_value_type type, size_t *i,
+                        tern_error *err) {
+    const tern_vid x = like.in[0];
     for (size_t k = 0; k < *i; k++)
-        if (g->nodes[k].op == TERN_OP_QUANTIZE && g->nodes[k].in[0] == x &&
+        if (g->nodes[k].op == like.op && g->nodes[k].in[0] == x &&
             g->values[g->nodes[k].out[0]].type == type)
             return g->nodes[k].out[0];
-    tern_value like = g->values[x];
-    int32_t layer = g->nodes[*i].layer;
+    tern_value made = g->values[x];
+    like.layer = g->nodes[*i].layer;
     if (tern_array_reserve(TERN_MEM_GRAPH, &g->values, &g->values_capacity, g->n_values, 1) != 0 ||
         !tern_g_insert(g, *i)) {
         tern_fail_memory(err, sizeof *g->nodes);
         return -1;
     }
     tern_vid q = (tern_vid)g->n_values++;
-    like.kind = TERN_VALUE_TEMP;
-    like.type = type;
-    like.producer = (int32_t)*i;
-    snprintf(like.name, sizeof like.name, "quantize.%d", (int)q);
-    g->values[q] = like;
-    g->nodes[*i] = (tern_node){
-        .op = TERN_OP_QUANTIZE, .layer = layer, .in = {x}, .out = {q}, .n_in = 1, .n_out = 1};
-    (*i)++;
+    made.kind = TERN_VALUE_TEMP;
+    made.type = type;
+    made.producer = (int32_t)*i;
+    snprintf(made.name, sizeof made.name, "%s.%d", tern_op_name(like.op), (int)q);
+    g->values[q] = made;
+    like.n_in = like.n_out = 1;
+    like.out[0] = q;
+    g->nodes[(*i)++] = like;
     return q;
+}
+
+static tern_vid quantized(tern_graph *g, tern_vid x, tern_value_type type, size_t *i,
+                          tern_error *err) {
+    return rounded(g, (tern_node){.op = TERN_OP_QUANTIZE, .in = {x}}, type, i, err);
 }
 
 tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_error *err) {
@@ -106,6 +113,27 @@ tern_status tern_pass_lower(tern_graph *g, const tern_weight_kind *kinds, tern_e
         g->nodes[i].in[1] = w;
     }
     sweep(g);
+    return tern_graph_check(g, err);
+}
+
+tern_status tern_pass_fake_quantize(tern_graph *g, const tern_dtype *types, tern_error *err) {
+    const size_t n_weights = g->n_values;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const bool experts = g->nodes[i].op == TERN_OP_EXPERTS;
+        if (g->nodes[i].op != TERN_OP_LINEAR && !experts) continue;
+        const int at = experts ? 2 : 1;
+        const tern_vid w = g->nodes[i].in[at];
+        if ((size_t)w >= n_weights || types[w] == TERN_DTYPE_F32) continue;
+        const tern_node of_w = {.op = TERN_OP_FAKE_QUANTIZE, .in = {w}, .dtype = (int32_t)types[w]};
+        const tern_node of_x = {
+            .op = TERN_OP_QUANTIZE, .in = {g->nodes[i].in[0]}, .group = TERN_QAT_GROUP};
+        tern_vid y = rounded(g, of_w, TERN_VALUE_F32, &i, err), x = -1;
+        // Experts' products take floats.
+        if (y >= 0 && !experts) x = rounded(g, of_x, TERN_VALUE_I8ROWS, &i, err);
+        if (y < 0 || (x < 0 && !experts)) return TERN_ERR_MEMORY;
+        g->nodes[i].in[at] = y;
+        if (!experts) g->nodes[i].in[0] = x;
+    }
     return tern_graph_check(g, err);
 }
 

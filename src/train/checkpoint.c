@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os/os_file.h"
+#include "tasks/tasks.h"
 #include "train/trainer.h"
 
 // ---- The files of a run ------------------------------------------------------------------------
@@ -63,18 +64,25 @@ tern_status tern_checkpoint_count(const char *folder, size_t *n, int64_t *newest
 
 // ---- Writing -----------------------------------------------------------------------------------
 
-// What a file holds: a checkpoint's main one, the second one with an adapter's moments, best.gguf.
-typedef enum part { MAIN, MOMENTS, WEIGHTS } part;
-static bool is_own(const tern_trainer *t, const tern_slot *s) { return !t->base || s->is_weight; }
+// What a file holds: a checkpoint's main one; the second one of runs whose main one is a model or
+// an adapter alone, with moments, and masters of weights that the model has rounded; best.gguf.
+typedef enum part { MAIN, SECOND, WEIGHTS } part;
+static bool has_second(const tern_trainer *t) { return t->base || t->desc.qat; }
+static bool is_rounded(const tern_slot *s) { return s->type != TERN_DTYPE_F32; }
+// Whether a slot's numbers are in the main file.
+static bool is_own(const tern_trainer *t, const tern_slot *s) {
+    return !has_second(t) || (s->is_weight && !is_rounded(s));
+}
 static bool is_in(const tern_trainer *t, const tern_slot *s, part of) {
     if (!s->is_kept) return false;
-    return of == WEIGHTS ? s->is_weight : is_own(t, s) == (of == MAIN);
+    if (of == SECOND) return !is_own(t, s);
+    return of == WEIGHTS ? s->is_weight : is_own(t, s) || is_rounded(s);
 }
 
-// A slot's name in the file: moments become "adam.m.NAME".
-static void file_name(const tern_slot *s, char *out, size_t size) {
-    bool own = !s->is_weight;
-    snprintf(out, size, "%s%s", own ? "adam." : "", s->name);
+// The name of a slot's numbers: moments become "adam.m.NAME", masters "master.NAME".
+static void file_name(const tern_slot *s, part of, char *out, size_t size) {
+    const char *before = !s->is_weight ? "adam." : of == SECOND ? "master." : "";
+    snprintf(out, size, "%s%s", before, s->name);
 }
 
 // A GGUF's tokenizer is copied unchanged, except perhaps for the token that begins a text.
@@ -124,6 +132,10 @@ static tern_status put_facts(const tern_trainer *t, tern_gguf_writer *w, tern_er
     return TERN_OK;
 }
 
+static int64_t file_type_of(const tern_trainer *t) {
+    return t->desc.qat ? tern_dtype_file_type(t->qat) : 0;
+}
+
 static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
     char arch[96];
     tern_str name = {t->arch->gguf_names[0], strlen(t->arch->gguf_names[0])};
@@ -133,7 +145,7 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", name));
     TERN_TRY(put_facts(t, w, err));
     TERN_TRY(tern_config_write_gguf(w, t->arch, arch, &t->config));
-    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, 0));
+    TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, file_type_of(t)));
     if (t->contrastive) TERN_TRY(tern_prompts_write_length(w, t->desc.seq_len));
     return put_tokenizer(t, w, err);
 }
@@ -200,7 +212,7 @@ static tern_status sum_slots(tern_trainer *t, part of, uint32_t **sums, size_t *
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
         float *data;
-        if (!is_in(t, s, of) && !(of == MAIN && is_in(t, s, MOMENTS))) continue;
+        if (!is_in(t, s, of) && !(of == MAIN && is_in(t, s, SECOND))) continue;
         tern_status status = slot_data(t, s, &data, err);
         uint64_t n_data = s->n_rows * s->n_cols;
         if (status == TERN_OK && !s->is_packed && !tern_all_finite(data, n_data))
@@ -215,22 +227,31 @@ static tern_status sum_slots(tern_trainer *t, part of, uint32_t **sums, size_t *
     return TERN_OK;
 }
 
+static tern_status write_slot(tern_trainer *t, tern_gguf_writer *w, const tern_slot *s, part of,
+                              tern_error *err) {
+    float *data;
+    void *blocks = NULL;
+    uint64_t bytes = s->n_rows * s->n_cols * sizeof *data;
+    tern_status status = slot_data(t, s, &data, err);
+    if (status == TERN_OK && of != SECOND && is_rounded(s))
+        status = tern_qat_encode(s, data, &blocks, &bytes, err);
+    if (status == TERN_OK) status = tern_gguf_write(w, blocks ? blocks : data, bytes, err);
+    tern_free(blocks);
+    tern_free(data);
+    return status;
+}
+
 static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, part of, tern_error *err) {
     for (size_t i = 0; i < t->n_slots; i++) {
-        const tern_slot *s = &t->slots[i];
-        float *data;
-        if (!is_in(t, s, of)) continue;
-        tern_status status = slot_data(t, s, &data, err);
-        if (status == TERN_OK)
-            status = tern_gguf_write(w, data, s->n_rows * s->n_cols * sizeof *data, err);
-        tern_free(data);
-        if (status != TERN_OK) return status;
+        if (!is_in(t, &t->slots[i], of)) continue;
+        TERN_TRY(write_slot(t, w, &t->slots[i], of, err));
     }
     return tern_gguf_writer_finish(w, err);
 }
 
 // Packed numbers are bytes in a file.
-static tern_dtype type_of(const tern_slot *s) {
+static tern_dtype type_of(const tern_slot *s, part of) {
+    if (of != SECOND && is_rounded(s)) return s->type;
     return s->is_packed ? TERN_DTYPE_I8 : TERN_DTYPE_F32;
 }
 static uint64_t n_cols_of(const tern_slot *s) {
@@ -243,8 +264,8 @@ static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, part of) 
         const uint64_t ne[] = {n_cols_of(s), s->n_rows};
         char name[80];
         if (!is_in(t, s, of)) continue;
-        file_name(s, name, sizeof name);
-        TERN_TRY(tern_gguf_declare(w, name, type_of(s), s->n_rows > 1 ? 2 : 1, ne));
+        file_name(s, of, name, sizeof name);
+        TERN_TRY(tern_gguf_declare(w, name, type_of(s, of), s->n_rows > 1 ? 2 : 1, ne));
     }
     return TERN_OK;
 }
@@ -253,7 +274,7 @@ static void remove_checkpoint(const tern_trainer *t, int64_t step) {
     char *path;
     // The listed file is removed last, so that a process stopped here leaves nothing behind for
     // good.
-    for (int moments = t->base ? 1 : 0; moments >= 0; moments--) {
+    for (int moments = has_second(t) ? 1 : 0; moments >= 0; moments--) {
         if (make_path(t->desc.out, step, moments, &path, NULL) == TERN_OK) tern_file_remove(path);
         tern_free(path);
     }
@@ -305,7 +326,7 @@ tern_status tern_checkpoint_write(tern_trainer *t, tern_error *err) {
     tern_status status = make_path(t->desc.out, t->step, false, &path, err);
     if (status == TERN_OK) status = make_path(t->desc.out, t->step, true, &moments, err);
     if (status == TERN_OK) status = sum_slots(t, MAIN, &sums, &n_sums, err);
-    if (status == TERN_OK && t->base) status = write_file(t, moments, MOMENTS, NULL, 0, err);
+    if (status == TERN_OK && has_second(t)) status = write_file(t, moments, SECOND, NULL, 0, err);
     if (status == TERN_OK) status = write_file(t, path, MAIN, sums, n_sums, err);
     if (status == TERN_OK && t->desc.peft) status = tern_peft_write(t, err);
     if (status == TERN_OK) remove_old(t);
@@ -377,11 +398,12 @@ static tern_status check_run(const tern_trainer *t, const char *path, tern_str r
 // finite.
 static tern_status find_numbers(const tern_file *file, const tern_slot *s, const tern_meta *sums,
                                 size_t index, tern_hold *out, tern_error *err) {
+    const part of = is_rounded(s) ? SECOND : MAIN; // masters, not what is made of them
     char name[80];
     double sum;
-    file_name(s, name, sizeof name);
+    file_name(s, of, name, sizeof name);
     const tern_tensor *x = tern_file_tensor(file, name);
-    if (!x || x->type != type_of(s) || x->ne[0] != n_cols_of(s) || x->ne[1] != s->n_rows)
+    if (!x || x->type != type_of(s, of) || x->ne[0] != n_cols_of(s) || x->ne[1] != s->n_rows)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape", file->path,
                          name);
     TERN_TRY(tern_blob_hold(&x->data, out, err));
@@ -431,8 +453,8 @@ static tern_status load_both(tern_trainer *t, const tern_file *file, const progr
     char *path = NULL;
     tern_file *moments = NULL;
     tern_status status = TERN_OK;
-    if (t->base) status = make_path(t->desc.out, p->step, true, &path, err);
-    if (status == TERN_OK && t->base) status = tern_file_open(&moments, path, err);
+    if (has_second(t)) status = make_path(t->desc.out, p->step, true, &path, err);
+    if (status == TERN_OK && has_second(t)) status = tern_file_open(&moments, path, err);
     if (status == TERN_OK) status = load(t, file, moments, p, err);
     if (moments) tern_file_close(moments);
     tern_free(path);

@@ -89,6 +89,7 @@ tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern
     else
         put_all_data(out, t);
     if (t->teacher) tern_teacher_describe(t, out);
+    tern_qat_describe(t, out);
     tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",
                        (unsigned long long)tern_tokenizer_hash(t->tokenizer));
     return out->failed ? tern_fail_memory(err, out->len) : TERN_OK;
@@ -140,9 +141,11 @@ static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
         const tern_json *there = tern_json_get(theirs, run, name);
         if (!same(here, there)) put_difference(out, name, there, here);
     }
-    const tern_json *teacher = tern_json_get(theirs, run, "teacher");
-    if (teacher && !tern_json_get(mine, root, "teacher"))
-        put_difference(out, "teacher", teacher, NULL);
+    static const char *const rare[] = {"teacher", "qat"};
+    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++) {
+        const tern_json *there = tern_json_get(theirs, run, rare[i]);
+        if (there && !tern_json_get(mine, root, rare[i])) put_difference(out, rare[i], there, NULL);
+    }
 }
 
 tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,

@@ -223,7 +223,8 @@ tern_train_info tern_plan_info(const tern_trainer *t) {
         int64_t n = (int64_t)(t->slots[s].n_rows * t->slots[s].n_cols);
         i.n_params += is_trained(t, &t->slots[s]) ? n : 0;
         i.n_all_params += t->slots[s].is_weight ? n : 0;
-        i.n_ternary += t->slots[s].is_ternary && is_trained(t, &t->slots[s]) ? n : 0;
+        const bool is_rounded = t->slots[s].is_ternary || t->slots[s].type != TERN_DTYPE_F32;
+        i.n_ternary += is_rounded && is_trained(t, &t->slots[s]) ? n : 0;
     }
     if (t->contrastive) {
         tern_contrastive_info(t, &i);

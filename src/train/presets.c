@@ -185,13 +185,13 @@ static const tern_train_preset adapter = {.name = "adapter", .rate = 2e-4f, .rat
 // A whole model's: what it has learnt is worth more than what a step could teach. The wider it is,
 // the more a step of each weight moves its outputs. Master weights take more, since small steps
 // round to none: with ten times as much a model of 3M lost a fifth in five steps.
-static tern_train_preset tuned(const tern_config *c) {
-    float rate = fmaxf((c->bitlinear ? 0.05f : 0.02f) / (float)c->n_embd, 1e-5f);
+static tern_train_preset tuned(const tern_train_desc *d, const tern_config *c) {
+    float rate = fmaxf((c->bitlinear || d->qat ? 0.05f : 0.02f) / (float)c->n_embd, 1e-5f);
     return (tern_train_preset){.name = "tuned", .rate = rate, .rate_2 = rate / 2};
 }
 
 static tern_status settle_based(tern_train_desc *d, const tern_config *c, tern_error *err) {
-    const tern_train_preset preset = d->lora_rank ? adapter : tuned(c);
+    const tern_train_preset preset = d->lora_rank ? adapter : tuned(d, c);
     if (d->preset || d->recipe || d->n_layers || d->n_embd || d->n_heads || d->n_kv_heads ||
         d->n_ff || d->n_context || d->act || d->separate_head)
         return tern_fail(err, TERN_ERR_ARGUMENT,

@@ -212,6 +212,7 @@ static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     tern_graph_init(&t->update.graph);
     TERN_TRY(t->base ? tern_lora_build(t, g, err)
                      : tern_arch_build_main(g, t->arch, &t->config, err));
+    TERN_TRY(tern_qat_round(t, g, err));
     TERN_TRY(end_in_loss(t, g, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, g, err));
     TERN_TRY(differentiate(t, g, err));
@@ -221,10 +222,14 @@ static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     TERN_TRY(add_slots(t, g, err));
     TERN_TRY(add_slots(t, &t->update.graph, err));
     TERN_TRY(add_slots(t, &t->score.graph, err));
-    for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_TERNARIZE &&
-            !tern_value_is_teacher(&g->values[g->nodes[i].in[0]]))
-            tern_trainer_slot(t, g->values[g->nodes[i].in[0]].name)->is_ternary = true;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const tern_node *n = &g->nodes[i];
+        const bool trits = n->op == TERN_OP_TERNARIZE, rounds = n->op == TERN_OP_FAKE_QUANTIZE;
+        if ((!trits && !rounds) || tern_value_is_teacher(&g->values[n->in[0]])) continue;
+        tern_slot *s = tern_trainer_slot(t, g->values[n->in[0]].name);
+        s->is_ternary = trits;
+        if (rounds) s->type = (tern_dtype)n->dtype;
+    }
     const tern_graph *u = &t->update.graph;
     for (size_t i = 0; i < u->n_nodes; i++)
         for (int k = 2; u->nodes[i].op == TERN_OP_ADAMW8 && k < 4; k++)
@@ -358,6 +363,7 @@ tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc
     if (desc->lora_rank) TERN_TRY_GOTO(tern_lora_open(t, err));
     TERN_TRY_GOTO(tern_train_settle(&t->desc, &t->config, err));
     if (!t->arch) choose_arch(t);
+    TERN_TRY_GOTO(tern_qat_open(t, err));
     if (desc->sample_prompts) TERN_TRY_GOTO(tern_samples_open(t, err));
     TERN_TRY_GOTO(open_data(t, err));
     if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));

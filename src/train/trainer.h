@@ -10,6 +10,7 @@
 //   log.c          a run's report, line by line
 //   samples.c      what the model says meanwhile
 //   parts.c        which weights are trained, and how fast
+//   qat.c          which of them are rounded in every step
 //   identity.c     what identifies a run: a resumed one must have the same
 //   checkpoint.c   a model with its moments in a GGUF file: written whole or not at all
 //   lora.c         adapters for a frozen base; peft.c: their checkpoint as a folder for PEFT
@@ -83,6 +84,7 @@ typedef struct tern_slot {
     bool is_ternary; // a master weight that is rounded in use
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
     bool is_packed;  // bytes, not floats: 8-bit moments
+    tern_dtype type; // of a weight in the files of the model: F32, or what each step rounds it to
 } tern_slot;
 
 // The least loss of held-out text, its step, and how many validations came after it: part of a
@@ -102,6 +104,7 @@ typedef struct tern_trainer {
     tern_train_desc desc;                // all defaults filled in
     int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: not set
     uint32_t init_sum;                   // CRC-32 of the weights of desc.init, 0: none
+    tern_dtype qat;                      // with desc.qat: its type
     tern_config config;
     const tern_arch *arch;
     const tern_train_backend *backend;
@@ -229,6 +232,20 @@ tern_status tern_parts_frozen(const tern_trainer *t, const tern_graph *g, bool *
 void tern_parts_set_rates(const tern_trainer *t, tern_graph *update);
 // Appends them to the run's identity, inside of a string.
 void tern_parts_describe(const tern_train_desc *d, tern_strbuf *out);
+
+// ---- Quantization-aware training (qat.c) -------------------------------------------------------
+
+// Refuses types without a quick rule, and models that are not floats; does nothing without
+// desc.qat, and so do these.
+tern_status tern_qat_open(tern_trainer *t, tern_error *err);
+// Rounds the matrices of a model's graph as its architecture built it.
+tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err);
+// The blocks of a slot with a type, which the caller frees even after a failure; masters, its
+// numbers, become what these say.
+tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint64_t *bytes,
+                            tern_error *err);
+// Appends its part of the run's identity.
+void tern_qat_describe(const tern_trainer *t, tern_strbuf *out);
 
 // ---- The plan ----------------------------------------------------------------------------------
 

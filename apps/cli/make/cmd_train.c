@@ -145,6 +145,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "embedding-rate", OPTION_NUMBER, &d.embedding_rate, "R", "of table and head (--rate)",
          0, 10},
         OPTIONS_GROUP("Knowledge distillation"),
+        {0, "qat", OPTION_NAME, &d.qat, "TYPE",
+         "compute with matrices of this type: pq2_0, q2_0, tq2_0, q1_0, q4_0 ..."},
         {0, "teacher", OPTION_TEXT, &d.teacher, "MODEL",
          "with the same vocabulary; the loss adds KL(teacher || student)"},
         {0, "kd-ratio", OPTION_NUMBER, &a.kd_ratio, "W",

@@ -120,7 +120,9 @@ void train_header(void *user, const tern_train_info *i) {
                          : recipes[r->desc->recipe],
             i->n_layers, i->n_layers == 1 ? "" : "s", i->n_embd, amount((double)i->n_params, a));
     if (is_part) fprintf(stderr, " of %s", amount((double)i->n_all_params, b));
-    if (i->n_ternary) fprintf(stderr, ", %s ternary", amount((double)i->n_ternary, b));
+    if (i->n_ternary)
+        fprintf(stderr, r->desc->qat ? ", %s rounded to %s" : ", %s ternary",
+                amount((double)i->n_ternary, b), r->desc->qat);
     fputc('\n', stderr);
     if (r->desc->pairs || r->desc->preferences)
         print_pairs(i);

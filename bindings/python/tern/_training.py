@@ -111,6 +111,7 @@ class TrainOptions(TypedDict, total=False):
     embedding_rate: Optional[float]  # of table and head
     teacher: Optional[Path]  # a model with the same vocabulary, whose distributions are learnt
     kd_ratio: Optional[float]  # share of KL in the loss, None: 1; below 0: it is only measured
+    qat: Optional[str]  # "pq2_0", "q2_0", "tq2_0", "q4_0" ...: steps compute with matrices of this type, checkpoints have it
     assistant_only: Optional[bool]  # of chats learn only what the assistant says
     lora_rank: Optional[int]  # train an adapter beside the frozen weights of init
     lora_alpha: Optional[float]

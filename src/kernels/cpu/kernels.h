@@ -283,6 +283,8 @@ typedef struct tern_float_kernels {
     float (*sum_abs)(const float *x, size_t n);
     // y = x rounded as quantize_i8 does, as floats: q[i] * inv_scale.
     void (*fake_quantize)(float *y, const float *x, size_t n);
+    // The same as quantize_groups does: q[i] * scale[i / 64]; n is a multiple of 64.
+    void (*fake_quantize_groups)(float *y, const float *x, size_t n);
     // y = round(w / (gamma + 1e-6)), at most 1 and at least -1, times gamma.
     void (*ternarize)(float *y, const float *w, float gamma, size_t n);
     void (*act_grad)(float *dx, const float *x, const float *dy, size_t n, tern_cpu_act act);

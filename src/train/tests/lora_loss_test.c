@@ -1,5 +1,6 @@
-// Training adapters has the losses that a session has: of the base before the first step, and of
-// the base with the adapter after the last.
+// Training has the losses that a session has: of adapters, of the base before the first step, and
+// of the base with the adapter after the last; of matrices that are rounded in every step, of the
+// file that has them so.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,4 +317,50 @@ TEST(lora_training_writes_what_peft_reads) {
     char *text = test_read(strcat(folder, "/adapter_config.json"), &(size_t){0});
     CHECK(text && strstr(text, "\"use_rslora\": true") && strstr(text, "\"in_proj\"") == NULL);
     free(text);
+}
+
+// ---- Quantization-aware training ---------------------------------------------------------------
+
+// Seen to fail: with inputs that are not rounded, or rounded by whole rows; with files whose scales
+// come from the floats behind the codes by another rule.
+TEST(qat_trains_what_a_session_computes) {
+    static const tiny_model_desc wide = {
+        .arch = "llama", .seed = 90, .n_layers = 1, .n_embd = 256, .n_ff = 256};
+    static const struct {
+        const char *type;
+        base_kind base;
+    } runs[] = {{"q2_0", {"Llama", wide, false}},
+                {"pq2_0", {"Llama", wide, false}},
+                {"ptq1_0", {"Llama", wide, false}},
+                {"tq1_0", {"Llama", wide, false}},
+                {"tq2_0", {"Llama", wide, false}},
+                {"q1_0", {"Llama", wide, false}},
+                {"q4_0", {"Llama", wide, false}},
+                {"q8_0", {"Llama", wide, false}},
+                {"q2_0", {"Qwen3", {.arch = "qwen3", .seed = 91}, false}},
+                {"q2_0", {"Gemma 3", {.arch = "gemma3", .seed = 92}, false}},
+                {"q2_0", {"LFM2", {.arch = "lfm2", .seed = 93}, false}},
+                {"q2_0", {"Qwen3.5", {.arch = "qwen35", .seed = 94}, false}}};
+    char base[300], data[300], out[300], last[400];
+    tern_error err;
+    losses l;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "qat_out%zu", i);
+        if (!make_base(&runs[i].base, base, sizeof base)) return;
+        snprintf(data, sizeof data, "%s", test_tmp("qat_data"));
+        snprintf(out, sizeof out, "%s", test_tmp(name));
+        if (!make_data(base, false, data)) return;
+        tern_train_desc d = small_run(base, data, out, &l);
+        d.lora_rank = 0;
+        d.rate = 2e-3f;
+        d.n_steps = d.checkpoint_every = d.valid_every = 10;
+        d.qat = runs[i].type;
+        REQUIRE_OK(tern_train(&d, &err), err);
+        snprintf(last, sizeof last, "%s/step-00000010.gguf", out);
+        double loss = session_loss(last, false, NULL, data);
+        CHECK_MSG(fabs(l.last_valid / loss - 1) < 5e-4 && loss < 0.8 * l.first_valid,
+                  "%s of %s: %.8g, a session's %.8g, from %g", runs[i].type, runs[i].base.name,
+                  l.last_valid, loss, l.first_valid);
+    }
 }

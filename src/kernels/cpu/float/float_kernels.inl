@@ -58,6 +58,7 @@ const tern_float_kernels JOIN(tern_float_kernels_, VEC_NAME) = {
 #if !defined(TERN_NO_TRAINING)
     .sum_abs = sum_abs,
     .fake_quantize = fake_quantize,
+    .fake_quantize_groups = fake_quantize_groups,
     .ternarize = ternarize,
     .act_grad = act_grad,
     .glu_grad = glu_grad,

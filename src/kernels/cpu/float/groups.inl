@@ -1,13 +1,21 @@
 // The inputs of products with codes in groups (grouped/grouped.h): int8 activations with a scale
 // for each 64, and Walsh-Hadamard transforms.
 
-static void quantize_64(int8_t *q, float *scale, int32_t *minus, const float *x) {
+VEC_INLINE float largest_of_64(const float *x) {
     v16 top = v16_set1(0); // a NaN never gets into it: the second operand of max wins
     for (size_t i = 0; i < 64; i += 16) top = v16_max(v16_abs(v16_load(x + i)), top);
-    float largest = v16_top(top), inverse = largest > 1e-30f ? 127 / largest : 0;
+    return v16_top(top);
+}
+
+VEC_INLINE v16 code_of_group(v16 x, float inverse) {
+    v16 a = vec_rint(v16_mul(x, v16_set1(inverse)));
+    return v16_max(v16_min(a, v16_set1(127)), v16_set1(-127)); // NaN is 127
+}
+
+static void quantize_64(int8_t *q, float *scale, int32_t *minus, const float *x) {
+    float largest = largest_of_64(x), inverse = largest > 1e-30f ? 127 / largest : 0;
     for (size_t i = 0; i < 64; i += 16) {
-        v16 a = vec_rint(v16_mul(v16_load(x + i), v16_set1(inverse)));
-        a = v16_max(v16_min(a, v16_set1(127)), v16_set1(-127)); // NaN is 127
+        v16 a = code_of_group(v16_load(x + i), inverse);
         v16_store_i8(q + i, a);
         minus[i / 16] = -(int32_t)v16_sum(a); // exact
     }
@@ -20,6 +28,17 @@ static void quantize_64(int8_t *q, float *scale, int32_t *minus, const float *x)
 static void quantize_groups(int8_t *q, float *scale, int32_t *minus, const float *x, size_t n) {
     for (size_t i = 0; i < n; i += 64, minus += 7) quantize_64(q + i, scale++, minus, x + i);
 }
+
+#if !defined(TERN_NO_TRAINING)
+static void fake_quantize_groups(float *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i += 64) {
+        float largest = largest_of_64(x + i), inverse = largest > 1e-30f ? 127 / largest : 0;
+        v16 scale = v16_set1(largest > 1e-30f ? largest / 127 : 0);
+        for (size_t k = i; k < i + 64; k += 16)
+            v16_store(y + k, v16_mul(code_of_group(v16_load(x + k), inverse), scale));
+    }
+}
+#endif
 
 // ---- Walsh-Hadamard ----------------------------------------------------------------------------
 

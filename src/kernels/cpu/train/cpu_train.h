@@ -182,6 +182,7 @@ void cpu_train_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *
 // Floats that all threads share during one step.
 size_t cpu_train_shared_floats(const tern_program *p, const tern_node *n);
 void cpu_train_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_squares(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_zero(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_adamw(cpu_train_run *run, cpu_train_step *s, const tern_team *team);

@@ -58,10 +58,12 @@ static void step_layer_norm(cpu_train_run *run, cpu_train_step *s, const tern_te
 static void step_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     (void)team;
     operands o = values_of(run, s->node);
+    const tern_float_kernels *k = cpu_train_kernels(run);
     size_t n = cols(run, s->node->out[0]), first, last;
     while (claim_rows(run, s, &first, &last))
         for (size_t t = first; t < last; t++)
-            cpu_train_kernels(run)->fake_quantize(o.out[0] + t * n, o.in[0] + t * n, n);
+            (s->node->group ? k->fake_quantize_groups : k->fake_quantize)(o.out[0] + t * n,
+                                                                          o.in[0] + t * n, n);
 }
 
 static void step_rope(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -377,6 +379,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_LAYER_NORM: return step_layer_norm;
     case TERN_OP_QUANTIZE: return step_quantize;
     case TERN_OP_TERNARIZE: return cpu_train_ternarize;
+    case TERN_OP_FAKE_QUANTIZE: return cpu_train_fake_quantize;
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X: return step_linear;
     case TERN_OP_LINEAR_GRAD_W: return step_linear_grad_w;

@@ -38,6 +38,17 @@ void cpu_train_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team 
         cpu_train_kernels(run)->ternarize(o.out[0] + first, o.in[0] + first, gamma, last - first);
 }
 
+void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    cpu_operands o = cpu_train_operands(run, s->node);
+    const tern_dtype type = (tern_dtype)s->node->dtype;
+    const size_t block = tern_dtype_block_n(type);
+    size_t n = cpu_train_size(run, s->node->in[0]), first, last;
+    size_t length = (cpu_train_part_length(n, PIECE) + block - 1) / block * block;
+    (void)team;
+    while (tern_team_claim(&s->counter, n, length, &first, &last))
+        tern_dtype_round(type, o.in[0] + first, last - first, o.out[0] + first, NULL);
+}
+
 void cpu_train_squares(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     cpu_operands o = cpu_train_operands(run, s->node);
     double sum = team_sum(run, s, team, o.in[0], cpu_train_size(run, s->node->in[0]));

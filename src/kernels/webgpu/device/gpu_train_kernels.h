@@ -59,6 +59,7 @@
     ROW(GPU_TRAIN_ABS_PARTS, "train_sums", "abs_parts", "rw")                                      \
     ROW(GPU_TRAIN_SQUARE_PARTS, "train_sums", "square_parts", "rw")                                \
     ROW(GPU_TRAIN_TERNARIZE, "train_sums", "ternarize", "r-rw")                                    \
+    ROW(GPU_TRAIN_FAKE_QUANTIZE, "train_round", "fake_quantize", "rw")                             \
     ROW(GPU_TRAIN_SUM_PARTS, "train_sums", "sum_parts", "--r-w")                                   \
     ROW(GPU_TRAIN_SUM_ROWS, "train_sums", "sum_rows", "----wr")                                    \
     ROW(GPU_TRAIN_ADD_PARTS, "train_sums", "add_parts", "r--w")                                    \

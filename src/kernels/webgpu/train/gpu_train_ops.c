@@ -122,7 +122,8 @@ static tern_status add_rows(tern_program *p, const tern_node *n, gpu_kernel kern
                             tern_error *err) {
     tern_vid x = n->in[0], w = n->n_in > 1 ? n->in[1] : x;
     TERN_TRY(check_groups(p, x, w, err));
-    uint64_t n_rows = n_groups(p, x, w);
+    const bool in_groups = n->op == TERN_OP_QUANTIZE && n->group;
+    uint64_t n_rows = in_groups ? (uint64_t)(cols(p, x) / n->group) : n_groups(p, x, w);
     gpu_train_step *s = add(p, kernel, each(8), fixed(n_rows));
     set(s, "COLS4", (double)(stride4(p, x) / n_rows));
     set(s, "GROUPS", (double)n_rows);
@@ -468,6 +469,18 @@ static tern_status add_ternarize(tern_program *p, const tern_node *n, tern_error
     return TERN_OK;
 }
 
+static void add_fake_quantize(tern_program *p, const tern_node *n) {
+    const tern_dtype type = (tern_dtype)n->dtype;
+    const bool in_groups = tern_dtype_group_n(type), bits = type == TERN_DTYPE_Q1_0;
+    uint64_t count = n_numbers(p, n->in[0]);
+    gpu_train_step *s = add(p, GPU_TRAIN_FAKE_QUANTIZE, fixed(groups(count, 4096)), fixed(1));
+    set(s, "N", (double)count);
+    set(s, "GROUP", (double)tern_dtype_block_n(type));
+    set(s, "KIND", bits ? 1 : in_groups ? 0 : type == TERN_DTYPE_Q4_0 ? 2 : 3);
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->out[0]);
+}
+
 static tern_status add_squares(tern_program *p, const tern_node *n, tern_error *err) {
     wgpu_buffer parts;
     TERN_TRY(add_array_parts(p, GPU_TRAIN_SQUARE_PARTS, n->in[0], &parts, err));
@@ -535,6 +548,7 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_QUANTIZE: return add_rows(p, n, GPU_TRAIN_QUANTIZE, err);
     case TERN_OP_NORM_QUANTIZE: return add_rows(p, n, GPU_TRAIN_NORM_QUANTIZE, err);
     case TERN_OP_TERNARIZE: return add_ternarize(p, n, err);
+    case TERN_OP_FAKE_QUANTIZE: add_fake_quantize(p, n); break;
     case TERN_OP_LINEAR:
     case TERN_OP_LINEAR_GRAD_X: add_product(p, n); break;
     case TERN_OP_LINEAR_GRAD_W: return add_weight_gradient(p, n, err);

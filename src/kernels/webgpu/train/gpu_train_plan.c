@@ -21,7 +21,7 @@ static void fuse(tern_graph *g) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         tern_node n = g->nodes[i];
         const tern_node *next = i + 1 < g->n_nodes ? &g->nodes[i + 1] : NULL;
-        if (n.op == TERN_OP_RMS_NORM && next && next->op == TERN_OP_QUANTIZE &&
+        if (n.op == TERN_OP_RMS_NORM && next && next->op == TERN_OP_QUANTIZE && !next->group &&
             next->in[0] == n.out[0] && g->values[n.in[0]].cols == g->values[n.in[1]].cols &&
             n_readers(g, n.out[0]) == 1) {
             n.op = TERN_OP_NORM_QUANTIZE;

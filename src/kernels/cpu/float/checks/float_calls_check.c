@@ -50,6 +50,10 @@ CALL(rope) {
     return k->rope(a->y, a->w, a->w + n_rot / 2, n_rot, a->form), FLOATS(n_rot);
 }
 CALL(fake_quantize) { return k->fake_quantize(a->y, a->x, a->n), FLOATS(a->n); }
+CALL(fake_quantize_groups) {
+    const size_t whole = a->n / 64 * 64;
+    return k->fake_quantize_groups(a->y, a->x, whole), FLOATS(whole);
+}
 CALL(ternarize) { return k->ternarize(a->y, a->x, 0.3f, a->n), FLOATS(a->n); }
 
 // ---- One number of a row -----------------------------------------------------------------------
@@ -323,6 +327,7 @@ static const char *const residuals[] = {"", "residual"};
     ROW(soft_cap, one)                                                                             \
     ROW(sum_abs, one)                                                                              \
     ROW(fake_quantize, one)                                                                        \
+    ROW(fake_quantize_groups, one)                                                                 \
     ROW(ternarize, one)                                                                            \
     ROW(act_grad, acts)                                                                            \
     ROW(glu_grad, acts)                                                                            \

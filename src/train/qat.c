@@ -1,0 +1,82 @@
+// Quantization-aware training (arXiv:1712.05877): the matrices of layers stay floats for the
+// optimizer, and every step computes with what a file of another type would hold of them, so that
+// the model learns to live with the rounding (graph/passes.c, base/dtype/dtype_round.c). Files get
+// the rounded matrices: they are the model that was trained. The floats that go on being trained
+// are in a checkpoint's second file.
+//
+// For trits, groups of a row with a scale of their own hold what models already know far better
+// than BitNet's one scale for a matrix, and all of its matrices can begin from a trained model's.
+#include <strings.h>
+#include "base/alloc.h"
+#include "train/trainer.h"
+
+tern_status tern_qat_open(tern_trainer *t, tern_error *err) {
+    const tern_train_desc *d = &t->desc;
+    if (!d->qat) return TERN_OK;
+    if (!tern_dtype_from_name(d->qat, &t->qat) || !tern_dtype_is_rounded_to(t->qat))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: qat '%.32s': expected ptq1_0, pq2_0, q2_0, tq1_0, tq2_0, q1_0, "
+                         "q4_0 or q8_0",
+                         d->qat);
+    if (d->lora_rank)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: qat is for whole models: an adapter stays in floats");
+    if (t->config.bitlinear)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: qat is for float models: a BitNet is trained ternary%s",
+                         d->init ? "" : "; for qat take the recipe llama");
+    return TERN_OK;
+}
+
+// Which matrices: those that conversion gives such a type, with rows of whole blocks.
+static bool is_rounded(const tern_trainer *t, const tern_value *v) {
+    const tern_role role = tern_arch_role(t->arch, v->name);
+    const bool is_float = role == TERN_ROLE_VECTOR || role == TERN_ROLE_TABLE ||
+                          role == TERN_ROLE_HEAD || role == TERN_ROLE_FLOATS;
+    return v->kind == TERN_VALUE_WEIGHT && v->is_matrix && !is_float &&
+           (size_t)v->cols % tern_dtype_block_n(t->qat) == 0 && v->cols % TERN_QAT_GROUP == 0;
+}
+
+static tern_status round_matrices(const tern_trainer *t, tern_graph *g, tern_dtype *types,
+                                  tern_error *err) {
+    const tern_value *matrix = NULL;
+    size_t n = 0;
+    for (size_t v = 0; v < g->n_values; v++) {
+        const bool is = is_rounded(t, &g->values[v]);
+        types[v] = is ? t->qat : TERN_DTYPE_F32;
+        n += is;
+        if (g->values[v].is_matrix && tern_tensor_block(g->values[v].name, NULL) >= 0)
+            matrix = &g->values[v];
+    }
+    if (n) return tern_pass_fake_quantize(g, types, err);
+    return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                     "train: qat: no matrix of this %s has rows of whole blocks of %zu weights "
+                     "(%s: %lld)",
+                     t->arch->name, tern_dtype_block_n(t->qat), matrix ? matrix->name : "none",
+                     matrix ? (long long)matrix->cols : 0);
+}
+
+tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err) {
+    if (!t->desc.qat) return TERN_OK;
+    tern_dtype *types = tern_alloc_array(TERN_MEM_GRAPH, g->n_values + 1, sizeof *types);
+    if (!types) return tern_fail_memory(err, g->n_values * sizeof *types);
+    tern_status status = round_matrices(t, g, types, err);
+    tern_free(types);
+    return status;
+}
+
+tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint64_t *bytes,
+                            tern_error *err) {
+    const size_t n = (size_t)(s->n_rows * s->n_cols);
+    *out = NULL;
+    if (!tern_dtype_bytes(s->type, n, s->n_cols, bytes))
+        return tern_fail(err, TERN_ERR_FORMAT, "%s: its rows are not whole blocks", s->name);
+    *out = tern_alloc(TERN_MEM_WEIGHTS, (size_t)*bytes);
+    if (!*out) return tern_fail_memory(err, (size_t)*bytes);
+    tern_dtype_round(s->type, masters, n, masters, *out);
+    return TERN_OK;
+}
+
+void tern_qat_describe(const tern_trainer *t, tern_strbuf *out) {
+    if (t->desc.qat) tern_strbuf_printf(out, ",\"qat\":\"%s\"", tern_dtype_name(t->qat));
+}

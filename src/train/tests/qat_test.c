@@ -1,0 +1,150 @@
+// Quantization-aware training in whole runs: its files, resuming, refusals; on a GPU as on a CPU.
+// That its losses are a session's: lora_loss_test.c.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "tests/library/webgpu/gpu_fixture.h"
+#include "tests/support/blobs.h"
+#include "tests/support/harness.h"
+#include "tests/support/lora_fixture.h"
+#include "train/trainer.h"
+
+static const base_kind llama = {"Llama", {.arch = "llama", .seed = 95, .n_layers = 1}, false};
+
+static tern_train_desc qat_run(const char *name, char *base, char *out, losses *l) {
+    static char data[300];
+    tern_train_desc d = {0};
+    snprintf(data, sizeof data, "%s", test_tmp("qat_runs_data"));
+    snprintf(out, 300, "%s", test_tmp(name));
+    if (!make_base(&llama, base, 300) || !make_data(base, false, data)) return d;
+    d = small_run(base, data, out, l);
+    d.lora_rank = 0;
+    d.rate = 2e-3f;
+    d.n_steps = 8;
+    d.valid_every = d.checkpoint_every = 4;
+    d.qat = "pq2_0";
+    return d;
+}
+
+static bool same_tensor(const tern_file *a, const tern_file *b, const char *name) {
+    const tern_tensor *x = tern_file_tensor(a, name), *y = tern_file_tensor(b, name);
+    if (!x || !y || x->type != y->type || x->bytes != y->bytes) return false;
+    return memcmp(test_bytes(&x->data), test_bytes(&y->data), (size_t)x->bytes) == 0;
+}
+
+static bool same_files(const char *a, const char *b) {
+    tern_file *x = NULL, *y = NULL;
+    tern_error err;
+    bool same = tern_file_open(&x, a, &err) == TERN_OK && tern_file_open(&y, b, &err) == TERN_OK &&
+                x->n_tensors == y->n_tensors && x->n_tensors > 8;
+    for (size_t i = 0; same && i < x->n_tensors; i++) same = same_tensor(x, y, x->tensors[i].name);
+    if (x) tern_file_close(x);
+    if (y) tern_file_close(y);
+    return same;
+}
+
+// A checkpoint is a model with codes, and the floats behind them are beside it. After the newest
+// one is lost, a run goes on to the same bits. Seen to fail: with masters that are read from the
+// codes.
+TEST(qat_resumes_to_the_same_bits) {
+    static const char *const ends[] = {".gguf", ".adam.gguf"};
+    char base[300], out[300], last[2][400], first[2][400];
+    losses l;
+    tern_error err;
+    tern_file *f;
+    tern_train_desc d = qat_run("qat_resumed", base, out, &l);
+    if (!d.data) return;
+    REQUIRE_OK(tern_train(&d, &err), err);
+    for (int i = 0; i < 2; i++) {
+        snprintf(last[i], sizeof last[i], "%s/step-00000008%s", out, ends[i]);
+        snprintf(first[i], sizeof first[i], "%s/first%s", out, ends[i]);
+        CHECK_MSG(rename(last[i], first[i]) == 0, "%s", last[i]);
+    }
+    d.resume = true;
+    REQUIRE_OK(tern_train(&d, &err), err);
+    for (int i = 0; i < 2; i++) CHECK_MSG(same_files(first[i], last[i]), "%s", ends[i]);
+    REQUIRE_OK(tern_file_open(&f, last[0], &err), err);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        const tern_tensor *x = &f->tensors[i];
+        bool is_layer = tern_tensor_block(x->name, NULL) >= 0 && x->ne[1] > 1;
+        CHECK_MSG(x->type == (is_layer ? TERN_DTYPE_PQ2_0 : TERN_DTYPE_F32), "%s is %s", x->name,
+                  tern_dtype_name(x->type));
+    }
+    tern_file_close(f);
+    d.qat = "q2_0";
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "qat is PQ2_0 there"));
+    d.qat = NULL;
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "qat is PQ2_0 there"));
+}
+
+// best.gguf begins another run of the same type exactly as it ended, since numbers that a type
+// holds stay as they are. Beside the float model that it came from it has the teacher's text.
+TEST(qat_goes_on_from_its_files) {
+    char base[300], out[300], best[400];
+    losses l;
+    tern_error err;
+    tern_train_desc d = qat_run("qat_first", base, out, &l);
+    if (!d.data) return;
+    d.teacher = base;
+    d.gradient_checkpointing = true;
+    REQUIRE_OK(tern_train(&d, &err), err);
+    double end = l.last_valid;
+    snprintf(best, sizeof best, "%s/best.gguf", out);
+    d.init = best;
+    d.out = test_tmp("qat_second");
+    d.n_steps = 1;
+    l = (losses){0};
+    REQUIRE_OK(tern_train(&d, &err), err);
+    CHECK_MSG(fabs(l.first_valid / end - 1) < 1e-6, "%.8g, and %.8g again", end, l.first_valid);
+}
+
+TEST(qat_refuses_what_it_cannot_round) {
+    char base[300], out[300], other[300];
+    losses l;
+    tern_error err;
+    tern_train_desc d = qat_run("qat_refused", base, out, &l), e = d;
+    if (!d.data) return;
+    e.qat = "q4_k";
+    CHECK(tern_train(&e, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "qat 'q4_k': expected"));
+    e = d;
+    e.lora_rank = 4;
+    CHECK(tern_train(&e, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "stays in floats"));
+    e = d;
+    e.qat = "tq2_0"; // rows of 128
+    CHECK(tern_train(&e, &err) == TERN_ERR_UNSUPPORTED && strstr(err.message, "blocks of 256"));
+    CHECK(make_base(&kinds[0], other, sizeof other));
+    e = d;
+    e.init = other;
+    CHECK(tern_train(&e, &err) == TERN_ERR_ARGUMENT && strstr(err.message, "is trained ternary"));
+}
+
+// On a GPU, or on SwiftShader, where all sizes are small.
+TEST(webgpu_trains_rounded_weights_as_the_cpu_does) {
+    static const char *const types[] = {"pq2_0", "q1_0", "q4_0", "q8_0", "q2_0"};
+    char base[300], out[300];
+    tern_error err;
+    losses cpu, gpu;
+    for (int i = 0; i < (test_is_long() ? 5 : 3); i++) {
+        for (int device = 0; device < 2; device++) {
+            char name[40];
+            snprintf(name, sizeof name, "qat_gpu%d%d", i, device);
+            tern_train_desc d = qat_run(name, base, out, device ? &gpu : &cpu);
+            if (!d.data) return;
+            d.seq_len = 32;
+            d.batch_tokens = d.micro_tokens = d.valid_tokens = 64;
+            d.qat = types[i];
+            d.device = device ? "webgpu" : "cpu";
+            d.webgpu = gpu_webgpu(NULL);
+            if (tern_train(&d, &err) == TERN_OK) continue;
+            if (!gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
+            return;
+        }
+        // Values may be rounded to either side.
+        CHECK_MSG(fabs(gpu.first_valid / cpu.first_valid - 1) < 2e-3 &&
+                      fabs(gpu.last_valid / cpu.last_valid - 1) < 2e-2 &&
+                      cpu.last_valid < 0.8 * cpu.first_valid,
+                  "%s: %g to %g, on the CPU %g to %g", types[i], gpu.first_valid, gpu.last_valid,
+                  cpu.first_valid, cpu.last_valid);
+    }
+}
