@@ -136,6 +136,15 @@ done
 n=$((n + 1))
 cmp -s "$dir/ids.$(basename "$model")" "$dir/ids.step-00000002.gguf" || wrong "another tokenizer"
 
+# Every step rounds the matrices, and a checkpoint has their codes.
+ends 0 "$tern" train --data "$dir/gguf" -o "$dir/qat" $small -n 2 --recipe llama --embd 64 --ff 64 --qat q2_0
+says '^model   llama, .* rounded to q2_0$'
+ends 0 "$tern" inspect "$dir/qat/step-00000002.gguf"
+has '^  Q2_0  *7 tensors '
+ends 0 "$tern" run -m "$dir/qat/step-00000002.gguf" -p "Story" -n 4
+fails 1 'a BitNet is trained ternary; for qat take the recipe llama' \
+    "$tern" train --data "$dir/gguf" -o "$dir/no" $small -n 2 --qat q2_0
+
 # A model is tuned with its own shape and tokenizer, without some parts; it runs and is converted.
 ends 0 "$tern" train --data "$dir/gguf" -o "$dir/tuned" --init "$model" -n 2 --seq-len 32 --batch-tokens 64 \
     --freeze embed_tokens,norm --layer-rate-decay 0.9
