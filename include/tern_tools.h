@@ -139,7 +139,10 @@ TERN_API tern_status tern_json_lines(const char *bytes, size_t n_bytes, const ch
 typedef struct tern_convert_desc {
     // Adapters to merge: W + B A. Merging into ternary weights needs force_ternary: the sum is
     // rounded to -1, 0, +1 again, with the mean of its absolute values as the scale, so it differs
-    // from the model that applies the adapter at run time.
+    // from the model that applies the adapter at run time. Floats, too, are rounded to types of
+    // trits or signs with a scale for each group (PQ2_0, PTQ1_0, Q2_0, TQ1_0, TQ2_0, Q1_0) only
+    // with it, to the least squared error, embedding and head to Q8_0: such a model is of little
+    // use before training (qat in tern_train.h) has healed it.
     const tern_lora *loras;
     size_t n_loras;
     bool force_ternary;

@@ -73,7 +73,7 @@ tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint
         return tern_fail(err, TERN_ERR_FORMAT, "%s: its rows are not whole blocks", s->name);
     *out = tern_alloc(TERN_MEM_WEIGHTS, (size_t)*bytes);
     if (!*out) return tern_fail_memory(err, (size_t)*bytes);
-    tern_dtype_round(s->type, masters, n, masters, *out);
+    tern_dtype_round(s->type, masters, NULL, n, masters, *out);
     return TERN_OK;
 }
 

@@ -59,7 +59,7 @@ int cmd_convert(const command *self, int argc, char **argv) {
          "begin a new file after this many bytes"},
         LORA_OPTION(loras),
         {0, "force", OPTION_FLAG, &desc.force_ternary, NULL,
-         "round the sum of ternary weights and an adapter to ternary again"},
+         "round floats to types of trits or signs, and the sum of ternary weights and an adapter"},
         {0, "arch", OPTION_TEXT, &desc.arch, "NAME", "the architecture name to write"},
         {0, "mmproj", OPTION_TEXT, &desc.mmproj, "FILE|none",
          "to a folder: what a GGUF sees with; default: mmproj-NAME.gguf beside NAME.gguf, or the "

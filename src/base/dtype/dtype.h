@@ -52,9 +52,10 @@ bool tern_dtype_quantize(tern_dtype type, const float *x, const float *importanc
                          void *out);
 // Rounds whole blocks of x to numbers of the type by a quick rule, as training does again and again
 // (dtype_round.c): y gets the numbers, `blocks`, unless it is NULL, their codes, which are read as
-// exactly y. Only for types that have such a rule.
+// exactly y; y may be x. importance: [n] as above. Only for types that have such a rule.
 bool tern_dtype_is_rounded_to(tern_dtype type);
-void tern_dtype_round(tern_dtype type, const float *x, size_t n, float *y, void *blocks);
+void tern_dtype_round(tern_dtype type, const float *x, const float *importance, size_t n, float *y,
+                      void *blocks);
 // The packing in folders of other programs: number = scale * code + offset, codes of 4 or 8 bits,
 // 16-bit scales and offsets for each 32, 64 or 128 elements; n is a multiple of that.
 typedef struct tern_dtype_affine {

@@ -9,6 +9,9 @@
 // their square, against 0.26 with BitNet's rule (scale: the mean of all).
 //
 // Bits. The best scale of signs is the mean size of all numbers.
+//
+// Where numbers matter differently, the means are weighted; which numbers are 0 depends on the
+// scale alone.
 #include <math.h>
 #include <string.h>
 #include "base/dtype/dtype.h"
@@ -32,12 +35,12 @@ bool tern_dtype_is_rounded_to(tern_dtype type) {
     }
 }
 
-// Mean of the sizes above `least`; 0: there are none. In 16 sums, added in their order.
-static float mean_above(const float *size, size_t n, float least) {
+// Weighted mean of the sizes above `least`; 0: there are none. In 16 sums, added in their order.
+static float mean_above(const float *size, const float *weight, size_t n, float least) {
     float sums[LANES] = {0}, counts[LANES] = {0}, sum = 0, count = 0;
     for (size_t i = 0; i < n; i += LANES)
         for (size_t k = 0; k < LANES; k++) {
-            float in = size[i + k] > least ? 1.0f : 0.0f;
+            float in = size[i + k] > least ? weight[i + k] : 0.0f;
             sums[k] += in * size[i + k];
             counts[k] += in;
         }
@@ -50,19 +53,22 @@ static float mean_above(const float *size, size_t n, float least) {
 
 static float as_half(float x) { return tern_f16_to_f32(tern_f32_to_f16(fminf(x, 65504))); }
 
-// n: a multiple of 16. Numbers that are not finite count as 0.
-static void round_group(tern_dtype type, const float *x, size_t n, float *y) {
-    float size[GROUP_MAX], scale = 0;
-    for (size_t i = 0; i < n; i++) size[i] = fabsf(x[i]) <= 3e38f ? fabsf(x[i]) : 0;
+// n: a multiple of 16. Numbers that are not finite count as 0. Without importance all weigh 1.
+static void round_group(tern_dtype type, const float *x, const float *importance, size_t n,
+                        float *y) {
+    float size[GROUP_MAX] = {0}, weight[GROUP_MAX] = {0};
+    for (size_t i = 0; i < n; i++) {
+        size[i] = fabsf(x[i]) <= 3e38f ? fabsf(x[i]) : 0;
+        weight[i] = importance && importance[i] > 0 ? importance[i] : importance ? 1e-30f : 1;
+    }
+    float scale = mean_above(size, weight, n, -1);
     if (is_one_bit(type)) {
-        for (size_t i = 0; i < n; i++) scale += size[i];
-        scale = as_half(scale / (float)n);
+        scale = as_half(scale);
         for (size_t i = 0; i < n; i++) y[i] = x[i] < 0 ? -scale : scale;
         return;
     }
-    // The first scale is near the last one of normal numbers.
-    scale = 1.5f * mean_above(size, n, -1);
-    for (int turn = 0; turn < N_TURNS; turn++) scale = mean_above(size, n, scale / 2);
+    scale *= 1.5f; // near the last one of normal numbers
+    for (int turn = 0; turn < N_TURNS; turn++) scale = mean_above(size, weight, n, scale / 2);
     scale = as_half(scale);
     for (size_t i = 0; i < n; i++) y[i] = size[i] > scale / 2 ? copysignf(scale, x[i]) : 0;
 }
@@ -77,17 +83,21 @@ static void encode_trits(tern_dtype type, const float *y, size_t n, void *block)
     tern_dtype_encode_ternary(type, q, n, scale, block);
 }
 
-void tern_dtype_round(tern_dtype type, const float *x, size_t n, float *y, void *blocks) {
+void tern_dtype_round(tern_dtype type, const float *x, const float *importance, size_t n, float *y,
+                      void *blocks) {
     const size_t group = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
     uint8_t room[128], *out = blocks;
     for (size_t i = 0; i + group <= n; i += group) {
         uint8_t *block = out ? out + i / group * bytes : room;
         if (!tern_dtype_group_n(type)) {
-            tern_dtype_encode(type, x + i, group, block);
+            if (importance)
+                tern_dtype_quantize(type, x + i, importance + i, group, block);
+            else
+                tern_dtype_encode(type, x + i, group, block);
             tern_dtype_decode(type, block, 0, group, 0, y + i);
             continue;
         }
-        round_group(type, x + i, group, y + i);
+        round_group(type, x + i, importance ? importance + i : NULL, group, y + i);
         if (!out) continue;
         if (tern_dtype_is_ternary(type))
             encode_trits(type, y + i, group, block);

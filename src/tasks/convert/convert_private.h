@@ -109,6 +109,10 @@ tern_status tern_convert_read_mixing(conversion *c, tern_error *err);
 tern_status tern_convert_choose_type(conversion *c, item *it, tern_error *err);
 // Refuses types that cannot be written, with a sentence that says which can.
 tern_status tern_convert_check_types(conversion *c, tern_error *err);
+// Whether floats are rounded to this type, of trits or signs, because the caller insists.
+static inline bool tern_convert_is_forced(const tern_convert_desc *d, tern_dtype type) {
+    return d->force_ternary && tern_dtype_group_n(type) && tern_dtype_is_rounded_to(type);
+}
 // The number of general.file_type: llama.cpp's and bitnet.cpp's name for the type of most weights.
 int64_t tern_convert_file_type(const conversion *c);
 // The GGUF type of a folder's groups of codes (convert_groups.c): one whose blocks hold them to the

@@ -144,6 +144,10 @@ static bool encode_row(const piece *p, int64_t row, float *floats, uint8_t *out)
     }
     const float *importance = it->importance;
     if (importance && it->importance_of_parts) importance += (size_t)row / it->from->ne[1] * n;
+    if (!it->kind.is_ternary && tern_convert_is_forced(p->c->desc, it->type)) {
+        tern_dtype_round(it->type, floats, importance, n, floats, out);
+        return true;
+    }
     return tern_dtype_quantize(it->type, floats, importance, n, out);
 }
 

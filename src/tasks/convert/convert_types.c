@@ -42,9 +42,15 @@ static tern_status refuse_as_ternary(const tern_tensor *t, tern_dtype type, tern
     return refuse(t, type, why, err);
 }
 
+// Whether the conversion may round floats to trits or signs with a scale for each group.
+static bool is_forced(const conversion *c) {
+    return c->desc->force_ternary && c->has_matrix_type && c->to_gguf &&
+           tern_convert_is_forced(c->desc, c->matrix_type);
+}
+
 // Whether the conversion turns floats into codes of fewer bits.
 static bool gives_fewer_bits(const conversion *c) {
-    return c->has_matrix_type && c->to_gguf && tern_dtype_form_of(c->matrix_type);
+    return c->has_matrix_type && c->to_gguf && (tern_dtype_form_of(c->matrix_type) || is_forced(c));
 }
 
 tern_status tern_convert_check_types(conversion *c, tern_error *err) {
@@ -249,7 +255,7 @@ static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_
     // Master weights that stay floats: transformers rounds them itself.
     if (!c->to_gguf && it->kind.mean > 0 && c->has_matrix_type && !ternary_wanted)
         it->kind.is_ternary = false;
-    if (ternary_wanted && !it->kind.is_ternary)
+    if (ternary_wanted && !it->kind.is_ternary && !is_forced(c))
         return refuse_as_ternary(it->from, c->matrix_type, err);
     if (!c->to_gguf) return choose_for_folder(c, it, err);
     bool mixes = gives_fewer_bits(c) && !it->kind.is_ternary;
@@ -261,7 +267,7 @@ static tern_status choose_matrix_type(conversion *c, item *it, const char *gguf_
 
 // The type that llama.cpp gives to the head, or to a table that is also the head.
 static tern_dtype type_of_head(const conversion *c, const item *it) {
-    if (c->matrix_type == TERN_DTYPE_MXFP4) return TERN_DTYPE_Q8_0;
+    if (c->matrix_type == TERN_DTYPE_MXFP4 || is_forced(c)) return TERN_DTYPE_Q8_0;
     bool whole_blocks = it->from->ne[0] % tern_dtype_block_n(c->matrix_type) == 0;
     bool six = whole_blocks && c->matrix_type != TERN_DTYPE_Q8_0;
     return six ? TERN_DTYPE_Q6_K : TERN_DTYPE_Q8_0;
@@ -277,7 +283,7 @@ static void choose_head_type(const conversion *c, item *it, bool is_head) {
     else if (c->has_matrix_type && tern_dtype_is_float(c->matrix_type))
         it->type = c->matrix_type;
     else if (gives_fewer_bits(c) && !c->config.bitlinear)
-        it->type = is_head ? type_of_head(c, it) : c->matrix_type;
+        it->type = is_head || is_forced(c) ? type_of_head(c, it) : c->matrix_type;
     else if (from_hf && c->to_gguf && !as_it_is)
         it->type = TERN_DTYPE_F16;
     else if (!c->to_gguf)
@@ -313,7 +319,9 @@ static tern_status find_importance(conversion *c, item *it, tern_error *err) {
     const tern_importance *m = tern_importances_find(&c->importances, it->name);
     const uint64_t *ne = it->from->ne;
     uint64_t n_parts = ne[2] * ne[3];
-    if (!m || !tern_dtype_form_of(it->type) || it->kind.is_ternary) return TERN_OK;
+    const bool is_rounded =
+        tern_dtype_form_of(it->type) || tern_convert_is_forced(c->desc, it->type);
+    if (!m || !is_rounded || it->kind.is_ternary) return TERN_OK;
     if (m->n != ne[0] && (m->n / ne[0] != n_parts || m->n % ne[0]))
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "%s: %s has %zu numbers, and the tensor %llu columns in %llu parts",

@@ -46,7 +46,7 @@ void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_t
     size_t length = (cpu_train_part_length(n, PIECE) + block - 1) / block * block;
     (void)team;
     while (tern_team_claim(&s->counter, n, length, &first, &last))
-        tern_dtype_round(type, o.in[0] + first, last - first, o.out[0] + first, NULL);
+        tern_dtype_round(type, o.in[0] + first, NULL, last - first, o.out[0] + first, NULL);
 }
 
 void cpu_train_squares(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
