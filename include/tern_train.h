@@ -199,6 +199,9 @@ typedef struct tern_train_event {
     double reward_margin, reward_accuracy;
     // With a teacher: means over the tokens, and how often both like the same one best.
     double cross_entropy, kl, top1_agreement;
+    // With valid_loss, qat and init: shares of weights whose rounded sign is another one than at
+    // first, and of those that are 0 in one of both alone.
+    double sign_flips, zero_changes;
     const char *checkpoint;      // just written, or NULL
     const char *prompt, *sample; // of sample_prompts, as the model read it, and its answer; or NULL
     // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless

@@ -138,7 +138,7 @@ static tern_status check_kind(const tern_trainer *t, const tern_file *file, cons
                      file->path, s->name, t->arch->name);
 }
 
-static tern_status decode(tern_trainer *t, const tern_file *file, const tern_slot *s,
+static tern_status decode(const tern_trainer *t, const tern_file *file, const tern_slot *s,
                           tern_weight_rows *r, float *data, tern_error *err) {
     tern_matrix m = tern_tensor_matrix(&r->tensor);
     tern_ternary_kind kind = {0};
@@ -151,22 +151,28 @@ static tern_status decode(tern_trainer *t, const tern_file *file, const tern_slo
     return TERN_OK;
 }
 
-static tern_status weight_of_model(tern_trainer *t, const tern_file *file, const tern_slot *s,
-                                   float *data, tern_error *err) {
+tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, float *data,
+                                    tern_error *err) {
+    const tern_file *file = t->tokenizer_file; // the whole model's
     tern_weight_rows r;
-    size_t n = (size_t)(s->n_rows * s->n_cols);
     const tern_frozen from = {.file = file, .arch = t->arch, .config = &t->config};
     tern_status status = tern_weight_rows_open(&r, &from, value_of(t, s->name), err);
     if (status == TERN_OK) status = decode(t, file, s, &r, data, err);
     tern_weight_rows_close(&r);
-    TERN_TRY(status);
+    return status;
+}
+
+static tern_status weight_of_model(tern_trainer *t, const tern_slot *s, float *data,
+                                   tern_error *err) {
+    size_t n = (size_t)(s->n_rows * s->n_cols);
+    TERN_TRY(tern_trainer_read_first(t, s, data, err));
     t->init_sum = tern_crc32(t->init_sum, data, n * sizeof *data);
     if (tern_all_finite(data, n)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
                      "%s holds a number that is not finite: no model to begin from", s->name);
 }
 
-static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error *err) {
+static tern_status init_slots(tern_trainer *t, tern_error *err) {
     for (size_t i = 0; i < t->n_slots; i++) {
         tern_slot *s = &t->slots[i];
         if (!s->is_weight || !s->is_kept) continue;
@@ -174,8 +180,8 @@ static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error
         float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
         if (!data) return tern_fail_memory(err, n * sizeof *data);
         tern_status status = TERN_OK;
-        if (file)
-            status = weight_of_model(t, file, s, data, err);
+        if (t->desc.init)
+            status = weight_of_model(t, s, data, err);
         else
             random_weight(t, s, data);
         if (status == TERN_OK) status = t->backend->write(s->array, 0, n, data, err);
@@ -187,11 +193,11 @@ static tern_status init_slots(tern_trainer *t, const tern_file *file, tern_error
 
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
     if (t->base) return tern_lora_init(t, err);
-    if (!t->desc.init) return init_slots(t, NULL, err);
+    if (!t->desc.init) return init_slots(t, err);
     const tern_graph *g = &t->train.graph;
     tern_status status = TERN_OK;
     if (!t->contrastive) // an embedding model may lack layers and a head
         status = tern_arch_refuse_unread(t->tokenizer_file, t->arch, &t->config, &g, 1, err);
-    if (status == TERN_OK) status = init_slots(t, t->tokenizer_file, err);
+    if (status == TERN_OK) status = init_slots(t, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
 }

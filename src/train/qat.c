@@ -6,7 +6,7 @@
 //
 // For trits, groups of a row with a scale of their own hold what models already know far better
 // than BitNet's one scale for a matrix, and all of its matrices can begin from a trained model's.
-#include <strings.h>
+#include <math.h>
 #include "base/alloc.h"
 #include "train/trainer.h"
 
@@ -74,6 +74,47 @@ tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint
     *out = tern_alloc(TERN_MEM_WEIGHTS, (size_t)*bytes);
     if (!*out) return tern_fail_memory(err, (size_t)*bytes);
     tern_dtype_round(s->type, masters, NULL, n, masters, *out);
+    return TERN_OK;
+}
+
+// ---- What training changed ---------------------------------------------------------------------
+
+static void count_changes(const float *a, const float *b, uint64_t n, tern_qat_moved *out) {
+    for (uint64_t i = 0; i < n; i++) {
+        out->sign_flips += a[i] * b[i] < 0;
+        out->zero_changes += (a[i] == 0) != (b[i] == 0);
+    }
+}
+
+static tern_status changes_of(tern_trainer *t, const tern_slot *s, tern_qat_moved *out,
+                              tern_error *err) {
+    const uint64_t n = s->n_rows * s->n_cols;
+    float *now = tern_alloc_array(TERN_MEM_WEIGHTS, 2 * n, sizeof *now);
+    if (!now) return tern_fail_memory(err, 2 * n * sizeof *now);
+    float *first = now + n;
+    tern_status status = t->backend->read(s->array, 0, n, now, err);
+    if (status == TERN_OK) status = tern_trainer_read_first(t, s, first, err);
+    if (status == TERN_OK) {
+        tern_dtype_round(s->type, now, NULL, n, now, NULL);
+        tern_dtype_round(s->type, first, NULL, n, first, NULL);
+        count_changes(now, first, n, out);
+    }
+    tern_free(now);
+    return status;
+}
+
+tern_status tern_qat_changes(tern_trainer *t, tern_qat_moved *out, tern_error *err) {
+    uint64_t n = 0;
+    *out = (tern_qat_moved){NAN, NAN};
+    if (!t->desc.qat || !t->desc.init || !tern_dtype_group_n(t->qat)) return TERN_OK;
+    *out = (tern_qat_moved){0, 0};
+    for (size_t i = 0; i < t->n_slots; i++) {
+        if (t->slots[i].type == TERN_DTYPE_F32) continue;
+        TERN_TRY(changes_of(t, &t->slots[i], out, err));
+        n += t->slots[i].n_rows * t->slots[i].n_cols;
+    }
+    out->sign_flips /= (double)n;
+    out->zero_changes /= (double)n;
     return TERN_OK;
 }
 

@@ -147,6 +147,8 @@ static tern_train_event event_now(const tern_trainer *t) {
                               .cross_entropy = NAN,
                               .kl = NAN,
                               .top1_agreement = NAN,
+                              .sign_flips = NAN,
+                              .zero_changes = NAN,
                               .seconds_left = NAN};
 }
 
@@ -188,6 +190,17 @@ static void log_teaching(loop *l, const tern_train_event *e) {
     tern_train_log_number(l->log, "cross_entropy", 9, e->cross_entropy);
     tern_train_log_number(l->log, "kl", 9, e->kl);
     tern_train_log_number(l->log, "top1_agreement", 6, e->top1_agreement);
+}
+
+static tern_status log_changes(loop *l, tern_train_event *e) {
+    tern_qat_moved moved;
+    TERN_TRY(tern_qat_changes(l->t, &moved, l->err));
+    e->sign_flips = moved.sign_flips;
+    e->zero_changes = moved.zero_changes;
+    if (isnan(moved.sign_flips)) return TERN_OK;
+    tern_train_log_number(l->log, "sign_flips", 6, e->sign_flips);
+    tern_train_log_number(l->log, "zero_changes", 6, e->zero_changes);
+    return TERN_OK;
 }
 
 static tern_status log_step(loop *l) {
@@ -276,6 +289,7 @@ static tern_status log_valid(loop *l) {
         log_rewards(l, &e);
         log_teaching(l, &e);
         TERN_TRY(log_ternary(l));
+        TERN_TRY(log_changes(l, &e));
         TERN_TRY(tern_train_log_end(l->log, l->err));
     }
     take_best(l, &e);

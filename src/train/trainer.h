@@ -166,6 +166,9 @@ bool tern_trainer_has_host(const tern_trainer *t); // arrays are in the host's m
 tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err);
 // Normal numbers that depend on the seed and the weight's name alone.
 void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviation, float *data);
+// A slot's numbers in desc.init, as training begins with them.
+tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, float *data,
+                                    tern_error *err);
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
 
 typedef struct tern_weight_rows tern_weight_rows;
@@ -244,6 +247,12 @@ tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err
 // numbers, become what these say.
 tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint64_t *bytes,
                             tern_error *err);
+// Shares of the rounded weights with another sign than in desc.init, rounded likewise, and of those
+// that are 0 in one of them alone; NAN: there is none, or other types than of trits and signs.
+typedef struct tern_qat_moved {
+    double sign_flips, zero_changes;
+} tern_qat_moved;
+tern_status tern_qat_changes(tern_trainer *t, tern_qat_moved *out, tern_error *err);
 // Appends its part of the run's identity.
 void tern_qat_describe(const tern_trainer *t, tern_strbuf *out);
 

@@ -212,6 +212,9 @@ bool train_event(void *user, const tern_train_event *e) {
             fprintf(stderr, ", rewards %.3f apart, %.1f%% right", e->reward_margin,
                     100 * e->reward_accuracy);
         print_teaching(e);
+        if (!isnan(e->sign_flips))
+            fprintf(stderr, ", %.3f%% of the signs and %.2f%% of the zeros are others",
+                    100 * e->sign_flips, 100 * e->zero_changes);
         if (e->best_step < e->step)
             fprintf(stderr, "; it was %.4f at step %lld%s", e->best_valid_loss,
                     (long long)e->best_step, kept(r->desc, e->best_step));

@@ -45,6 +45,8 @@ class TrainEvent:
     cross_entropy: float  # with a teacher
     kl: float
     top1_agreement: float
+    sign_flips: float  # with qat: shares of weights of another sign than at first, and 0 in one of both alone
+    zero_changes: float
     checkpoint: Optional[str]  # just written, a name in the folder
     prompt: Optional[str]  # of sample_prompts, as the model read it
     sample: Optional[str]  # what it said to that

@@ -219,7 +219,7 @@ static double weighted_error(const float *x, const float *y, const float *h) {
     return sum;
 }
 
-// Of trits it cannot be much less: only the scale follows the weights. Seen to fail: with weights
+// Trits gain little: only their scale follows the weights. Seen to fail: with weights
 // that do not count in the mean.
 TEST(dtype_rounding_minds_what_matters) {
     static float x[N], h[N], plain[N], y[N];
