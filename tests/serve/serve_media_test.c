@@ -8,6 +8,7 @@
 #include "apps/serve/request/away.h"
 #include "base/alloc.h"
 #include "runtime/runtime.h"
+#include "tests/serve/patience.h"
 #include "tests/support/harness.h"
 
 #define SEES  "tests/oracles/qwen35_sees"
@@ -51,12 +52,7 @@ static void wake(void *user) {
 }
 
 // For what never comes if there is a fault.
-static struct timespec much_later(void) {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 120;
-    return end;
-}
+static struct timespec much_later(void) { return time_in(600); }
 
 // ---- Clients -----------------------------------------------------------------------------------
 
@@ -155,7 +151,7 @@ static bool open_fixture(fixture *d) {
     tern_error err = {0};
     *d = (fixture){.text.is_over = true};
     pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->changed, NULL);
+    patient_condition(&d->changed);
     d->desc = (serve_desc){.models = models,
                            .n_models = 2,
                            .opening = {.n_threads = 1},

@@ -213,7 +213,7 @@ TEST(serve_closes_models_that_nobody_asks_for) {
     let_go(&w);
     registry_tick(r, now + 50);
     CHECK(settle(r) && count_open(r) == 1);
-    registry_tick(r, now + 100);
+    registry_tick(r, tern_seconds() + 100);
     CHECK(settle(r) && count_open(r) == 0);
     CHECK(find(r, "") == r->list[0]); // and it is still what requests without a name get
     ask(&w, r->list[0]);

@@ -3,11 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "apps/serve/request/generation_request.h"
 #include "apps/serve/request/away.h"
 #include "base/json/json_write.h"
 #include "base/alloc.h"
+#include "tests/serve/patience.h"
 #include "tests/support/harness.h"
 
 typedef struct fixture {
@@ -35,7 +35,7 @@ static bool open_fixture(fixture *d, tern_pooling pooling) {
     tern_error err = {0};
     *d = (fixture){0};
     pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->woken, NULL);
+    patient_condition(&d->woken);
     d->desc = (serve_desc){.models = &model,
                            .n_models = 1,
                            .opening = {.n_threads = 1, .pooling = pooling},
@@ -82,9 +82,7 @@ static const sink fixture_sink = {.write = sink_write, .end = sink_end};
 
 // Takes events until `over`, or until the scheduler is idle.
 static bool take_until(fixture *d, const bool *over) {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 600; // however slow the machine is
+    const struct timespec end = time_in(600); // however slow the machine is
     for (;;) {
         scheduler_view v;
         server_take_events(&d->server);
@@ -92,10 +90,7 @@ static bool take_until(fixture *d, const bool *over) {
         if (over ? *over : v.n_running + v.n_waiting == 0) break;
         pthread_mutex_lock(&d->lock);
         int late = 0;
-        struct timespec soon;
-        clock_gettime(CLOCK_REALTIME, &soon);
-        soon.tv_nsec += 5000000; // its view of what runs changes without events
-        if (soon.tv_nsec >= 1000000000) soon = (struct timespec){soon.tv_sec + 1, 0};
+        const struct timespec soon = time_in(0.005); // its view of what runs changes without events
         while (!d->is_woken && !late) late = pthread_cond_timedwait(&d->woken, &d->lock, &soon);
         d->is_woken = false;
         pthread_mutex_unlock(&d->lock);

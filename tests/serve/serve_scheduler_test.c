@@ -3,10 +3,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "apps/serve/engine/scheduler.h"
 #include "apps/serve/engine/waiting.h"
 #include "base/alloc.h"
+#include "tests/serve/patience.h"
 #include "tests/support/harness.h"
 
 // ---- Turns -------------------------------------------------------------------------------------
@@ -68,13 +68,23 @@ typedef struct fixture { // where the events come in
     pthread_mutex_t lock;
     pthread_cond_t woken;
     bool is_woken;
+    bool holds; // the scheduler's thread waits until its events are handled
 } fixture;
 
 static void wake(void *user) {
     fixture *d = user;
     pthread_mutex_lock(&d->lock);
     d->is_woken = true;
-    pthread_cond_signal(&d->woken);
+    pthread_cond_broadcast(&d->woken);
+    while (d->holds && d->is_woken) pthread_cond_wait(&d->woken, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void hold(fixture *d, bool holds) {
+    pthread_mutex_lock(&d->lock);
+    d->holds = holds;
+    d->is_woken = false;
+    pthread_cond_broadcast(&d->woken);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -83,7 +93,7 @@ static bool open_fixture(fixture *d, size_t n_parallel, size_t n_waiting_max,
     tern_error err = {0};
     *d = (fixture){0};
     pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->woken, NULL);
+    patient_condition(&d->woken);
     bool ok = !tern_model_open(&d->model, "models/stories.gguf", &(tern_model_desc){.n_threads = 1},
                                &err);
     const scheduler_desc desc = {
@@ -118,17 +128,16 @@ static void take(void *user, const job_event *e) {
 
 // Handles events until n answers are over; at the first of each, `on_first`.
 static void serve(fixture *d, size_t n, void (*on_first)(fixture *, answer *)) {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 600; // however slow the machine is
+    const struct timespec end = time_in(600); // however slow the machine is
     for (size_t n_over = 0; n_over < n;) {
         pthread_mutex_lock(&d->lock);
         int late = 0;
         while (!d->is_woken && !late) late = pthread_cond_timedwait(&d->woken, &d->lock, &end);
-        d->is_woken = false;
+        d->is_woken = d->is_woken && d->holds;
         pthread_mutex_unlock(&d->lock);
         if (late) {
             CHECK_MSG(false, "%zu of %zu answers in ten minutes", n_over, n);
+            hold(d, false);
             return;
         }
         for (job_event *e = scheduler_take_events(d->s), *next; e; e = next) {
@@ -141,6 +150,7 @@ static void serve(fixture *d, size_t n, void (*on_first)(fixture *, answer *)) {
             n_over += done != NULL;
             job_free(done);
         }
+        if (d->holds) hold(d, true); // it may go on
     }
 }
 
@@ -206,6 +216,7 @@ TEST(serve_jobs_are_cancelled_and_the_queue_has_an_end) {
     answer a[4];
     job *jobs[4];
     if (!open_fixture(&d, 1, 2, 1 << 20)) return;
+    hold(&d, true); // else an answer may be over before this thread cancels it
     for (size_t i = 0; i < 4; i++) jobs[i] = ask(&d, &a[i], prompts[i], i + 1, 900);
     CHECK(!scheduler_submit(d.s, jobs, 4));
     CHECK(scheduler_submit(d.s, jobs, 3));
@@ -215,6 +226,7 @@ TEST(serve_jobs_are_cancelled_and_the_queue_has_an_end) {
     for (size_t i = 0; i < 3; i++)
         CHECK(a[i].is_over && a[i].stats.reason == TERN_STOP_CALLER && a[i].n_tokens < 100);
     CHECK(a[1].n_tokens == 0);
+    hold(&d, false);
     CHECK(scheduler_submit(d.s, jobs + 3, 1));
     scheduler_stop(d.s);
     scheduler_close(d.s); // frees the last one

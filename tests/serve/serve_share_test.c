@@ -165,7 +165,7 @@ static void run_until_cancelled(task *e) {
     p->fixture->order[p->fixture->n_order++] = p->name;
     pthread_cond_broadcast(&p->fixture->changed);
     pthread_mutex_unlock(&p->fixture->lock);
-    for (int i = 0; i < 20000 && !tern_is_cancelled(); i++) nanosleep(&soon, NULL);
+    for (int i = 0; i < 600000 && !tern_is_cancelled(); i++) nanosleep(&soon, NULL);
     if (tern_is_cancelled()) p->name = 'X';
 }
 

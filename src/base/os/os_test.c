@@ -170,8 +170,8 @@ TEST(os_time_passes_and_seeds_differ) {
     double begin = tern_seconds();
     tern_sleep(0.03);
     double slept = tern_seconds() - begin;
-    CHECK_MSG(slept > 0.025 && slept < 20, "slept %g s", slept);
-    CHECK(tern_local_time(&now) && now.tm_year > 100);
+    CHECK_MSG(slept > 0.025, "slept %g s", slept);
+    CHECK(tern_local_time(&now) && now.tm_year >= 69); // a clock that was never set says 1970
     uint64_t seeds[64];
     for (int i = 0; i < 64; i++) {
         seeds[i] = tern_random_seed();
