@@ -6,6 +6,7 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -28,7 +29,10 @@ def test_the_queue_has_an_end():
     status, headers, text = s.ask("POST", "/v1/completions", LONG)
     check(status == 429 and int(headers["Retry-After"]) > 0 and json.loads(text)["error"]["code"] == "queue_full", status, text)
     running.close()
-    check(b"data: " in waiting.recv(1000) + waiting.recv(1000), "the one in the queue does not begin")
+    got = b""
+    while b"data: " not in got and (more := waiting.recv(1000)):
+        got += more
+    check(b"data: " in got, "the one in the queue does not begin", got)
     waiting.close()
     s.stop(signal.SIGINT)
 
@@ -138,8 +142,8 @@ def test_one_key_leaves_others_a_place():
     running = of("a")
     running.recv(100)
     full = [of("a") for _ in range(6)]
-    refusals = [c.recv(100) for c in full[4:]]
-    check(all(r.startswith(b"HTTP/1.1 429 ") for r in refusals), refusals)
+    answers = [c.recv(100) for c in full]
+    check(sum(a.startswith(b"HTTP/1.1 429 ") for a in answers) == 2, answers)
     other = of("b")
     check(other.recv(100).startswith(b"HTTP/1.1 200 "), "the other key is refused")
     for c in full + [running, other]:
@@ -155,15 +159,16 @@ def test_bytes_in_flight_have_an_end():
         c.sendall(head("/tokenize", "x-api-key: " + key, "Content-Length: %d" % n) + b" " * (n - 1))
         return c
     first = begin_body("a")
-    time.sleep(0.3)
+    time.sleep(0.3)  # so that mostly its bytes are there when the other's head comes
     second = begin_body("a")
-    check(second.recv(100).startswith(b"HTTP/1.1 429 "), "a second one of the same key")
+    refused = select.select([first, second], [], [], PATIENCE)[0]
+    check(refused and refused[0].recv(100).startswith(b"HTTP/1.1 429 "), "two of the same key")
     other = s.ask("POST", "/tokenize", json.dumps({"content": "a", "x": " " * 200000}), {"x-api-key": "b"})
     check(other[0] == 200, "the other key's", other)
     first.close()
     second.close()
-    end = time.time() + PATIENCE
-    while (got := s.ask("POST", "/tokenize", json.dumps({"content": "a", "x": " " * 900000}), {"x-api-key": "a"})[0]) == 429 and time.time() < end:
+    end = time.monotonic() + PATIENCE
+    while (got := s.ask("POST", "/tokenize", json.dumps({"content": "a", "x": " " * 900000}), {"x-api-key": "a"})[0]) == 429 and time.monotonic() < end:
         time.sleep(0.05)
     check(got == 200, "what was given back is not", got)
     s.stop()
@@ -184,8 +189,8 @@ def test_idle_connections_make_room():
     check(s.raw(head("/health", method="GET")) == b"", "more than one address may have")
     for c in kept:
         c.close()
-    end = time.time() + PATIENCE
-    while not (got := s.raw(head("/health", "Connection: close", method="GET"))) and time.time() < end:
+    end = time.monotonic() + PATIENCE
+    while not (got := s.raw(head("/health", "Connection: close", method="GET"))) and time.monotonic() < end:
         time.sleep(0.02)
     check(got.startswith(b"HTTP/1.1 200 "), "a place that was given back", got)
     s.stop()

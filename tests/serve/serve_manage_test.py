@@ -156,9 +156,10 @@ def upload(s, content, digest=None, **kw):
 def left_in(folder):
     """What is in the folder of blobs, once no upload is."""
     path = os.path.join(folder, ".blobs")
-    for _ in range(200):
+    end = time.monotonic() + serve_test.PATIENCE
+    while True:
         names = os.listdir(path)
-        if not any(n.startswith(".") for n in names):
+        if not any(n.startswith(".") for n in names) or time.monotonic() > end:
             break
         time.sleep(0.05)
     return sorted(names)

@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import socket
 import ssl
@@ -49,8 +50,8 @@ class Server:
         self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
         self.process = subprocess.Popen([TERN, "serve", *([model] if model else []), "-t", "1", *where, *options], stderr=self.log, preexec_fn=before)
         atexit.register(self.process.kill)
-        end = time.time() + PATIENCE
-        while time.time() < end and self.process.poll() is None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.process.poll() is None:
             found = re.search(r"listening \S*?(\d+)? model=", self.read_log())
             if found:
                 self.port = int(found[1]) if found[1] else None
@@ -113,8 +114,8 @@ class Server:
         return float(found[1]) if found else None
 
     def wait_for(self, name, value, seconds=PATIENCE):
-        end = time.time() + seconds
-        while time.time() < end:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
             if self.metric(name) == value:
                 return True
             time.sleep(0.005)
@@ -240,13 +241,11 @@ def test_clients_that_leave_stop_their_work(s):
         c.recv(100)
     s.wait_for("tern_requests_waiting", 1)
     s.wait_for("tern_requests_running", 2)
-    start = time.time()
     running[2].close()
     s.wait_for("tern_requests_waiting", 0)
     running[0].close()
     running[1].close()
     s.wait_for("tern_requests_running", 0)
-    check(time.time() - start < 10, "cancelling took", time.time() - start)
     check(s.metric('tern_answers_total{reason="cancelled"}') == before + 3, "not three were cancelled")
 
 
@@ -257,13 +256,23 @@ def test_slots_tell_what_runs(s):
         c.recv(100)
     s.wait_for("tern_requests_running", 2)
     prompt = len(s.post("/tokenize", {"content": PROMPT, "add_special": True})[1]["tokens"])
-    first = json.loads(s.ask("GET", "/slots")[2])
+
+    def slots(at_least):
+        """Once each has said more than that. What comes is read meanwhile: an answer that nobody reads is ended."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            got = json.loads(s.ask("GET", "/slots")[2])
+            if all(x["next_token"]["n_decoded"] > n for x, n in zip(got, at_least)) or time.monotonic() > end:
+                return got
+            for c in select.select(running, [], [], 0.01)[0]:
+                c.recv(1 << 20)
+
+    first = slots([0, 0])
     check([x["id"] for x in first] == [0, 1] and all(x["is_processing"] for x in first), first)
     check({x["params"]["temperature"] for x in first} == {0.25, 0.5} and {x["n_prompt_tokens"] for x in first} == {prompt}, first)
     check(first[0]["id_task"] != first[1]["id_task"] and first[0]["params"]["n_predict"] == 60000, first)
     check(s.ask("GET", "/slots?fail_on_no_slot=1")[0] == 503, "none is free")
-    time.sleep(0.2)
-    for a, b in zip(first, json.loads(s.ask("GET", "/slots")[2])):
+    for a, b in zip(first, slots([x["next_token"]["n_decoded"] for x in first])):
         a, b = a["next_token"], b["next_token"]
         check(0 < a["n_decoded"] < b["n_decoded"] and a["n_decoded"] + a["n_remain"] == 60000, a, b)
     check("Once" not in s.ask("GET", "/slots")[2], "texts are nobody's affair")
@@ -278,16 +287,19 @@ def test_slots_tell_what_runs(s):
 
 
 def test_health_answers_at_full_load(s):
-    running = [begin(s, "/v1/completions", LONG) for _ in range(2)]
-    slowest = 0
+    # Long answers still run when it has answered; on a machine that forgets this test for seconds they may not, once.
     for _ in range(10):
-        start = time.time()
-        check(s.ask("GET", "/health")[0] == 200)
-        slowest = max(slowest, time.time() - start)
-    check(slowest < 5, "/health took", slowest)  # the answers take longer
-    for c in running:
-        c.close()
-    s.wait_for("tern_requests_running", 0)
+        running = [begin(s, "/v1/completions", LONG) for _ in range(2)]
+        s.wait_for("tern_requests_running", 2)
+        for _ in range(10):
+            check(s.ask("GET", "/health")[0] == 200)
+        still = s.metric("tern_requests_running")
+        for c in running:
+            c.close()
+        s.wait_for("tern_requests_running", 0)
+        if still == 2:
+            break
+    check(still == 2, "/health waits for the end of answers")
 
 
 def test_bytes_that_are_no_requests_are_refused(s):
@@ -517,14 +529,14 @@ def test_clients_that_leave_as_their_answer_ends(s):
     # Seen to fail: with an input buffer whose length was not asked for, which made the server's loop endless.
     body = b'{"prompt":"a","max_tokens":1,"temperature":0}'
     whole = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    end = time.time() + 2
+    end = time.monotonic() + 2
     late = []
 
     def work():
         took, leaves = 0.004, False
-        while time.time() < end and not late:
+        while time.monotonic() < end and not late:
             with s.connect() as c:
-                start = time.time()
+                start = time.monotonic()
                 c.sendall(whole)
                 if leaves:
                     time.sleep(max(0, took - 0.0002))
@@ -532,7 +544,7 @@ def test_clients_that_leave_as_their_answer_ends(s):
                         c.shutdown(socket.SHUT_WR)
                 try:
                     if c.recv(5000) and not leaves:
-                        took = 0.8 * took + 0.2 * (time.time() - start)
+                        took = 0.8 * took + 0.2 * (time.monotonic() - start)
                 except TimeoutError as e:
                     late.append(e)
                 except OSError:
@@ -552,18 +564,18 @@ def test_bad_clients_do_not_change_what_others_get(s):
     # a client that left still pointing to it.
     ask = dict(SAMPLING, prompt=PROMPT, max_tokens=30)
     expected = s.post("/v1/completions", ask)[1]["choices"][0]["text"]
-    end = time.time() + (600 if os.environ.get("TERN_TEST_LONG") else 2)
+    end = time.monotonic() + (600 if os.environ.get("TERN_TEST_LONG") else 2)
 
     def work(seed):
         r = random.Random(seed)
-        while time.time() < end:
+        while time.monotonic() < end:
             misbehave(s, r)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for t in threads:
         t.start()
-    n = 0
-    while time.time() < end:
+    n, last = 0, time.monotonic() + PATIENCE
+    while time.monotonic() < end or (n == 0 and time.monotonic() < last):
         status, answer = s.post("/v1/completions", ask)
         check(status in (200, 429) and (status == 429 or answer["choices"][0]["text"] == expected), status, answer)
         n += status == 200
@@ -653,8 +665,8 @@ def test_what_happens_while_a_model_loads():
         process = subprocess.Popen([TERN, "serve", model, "--port", "0", *more], stderr=log)
         atexit.register(process.kill)
         read = lambda: log.seek(0) or log.read()
-        end = time.time() + PATIENCE
-        while time.time() < end and process.poll() is None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and process.poll() is None:
             found = re.search(r"loading url=http://127.0.0.1:(\d+)", read())
             if found:
                 return process, read, int(found[1])
@@ -692,8 +704,8 @@ def test_a_lame_duck_answers():
     running.recv(100)
     check(s.ask("GET", "/health")[0] == 200)
     s.process.send_signal(signal.SIGTERM)
-    end = time.time() + 30
-    while s.ask("GET", "/health")[0] == 200 and time.time() < end:
+    end = time.monotonic() + PATIENCE
+    while s.ask("GET", "/health")[0] == 200 and time.monotonic() < end:
         time.sleep(0.01)
     status, _, text = s.ask("GET", "/health")
     check(status == 503 and "about to stop" in text, status, text)
@@ -705,18 +717,16 @@ def test_a_lame_duck_answers():
     check(b"[DONE]" in answer, "the second signal ends the time, not the answer", answer[-200:])
     check(s.process.wait(PATIENCE) == 0, s.read_log())
     s = Server("--lame-duck", "1")
-    start = time.time()
+    start = time.monotonic()
     s.process.send_signal(signal.SIGTERM)
-    check(s.process.wait(PATIENCE) == 0 and time.time() > start + 1, s.read_log())
+    check(s.process.wait(PATIENCE) == 0 and time.monotonic() > start + 1, s.read_log())
 
 
 def test_silent_connections_are_closed(s):
     idle, late = s.connect(), s.connect()
     late.sendall(b"GET / HT")
-    start = time.time()
-    check(late.recv(1000).startswith(b"HTTP/1.1 408 "), "half a request stays")
+    check(late.recv(1000).startswith(b"HTTP/1.1 408 "), "half a request stays")  # neither waits longer than its timeout
     check(idle.recv(1000) == b"", "a silent connection stays")
-    check(time.time() - start < 30, "after", time.time() - start)
 
 
 def test_long_texts_stall_nobody():
@@ -751,8 +761,11 @@ def test_long_texts_stall_nobody():
     listener = threading.Thread(target=listen)
     listener.start()
     body = json.dumps({"content": sentence * 15000, "with_pieces": True})  # 1 MB
-    n = len(pieces)
-    check(s.ask("POST", "/tokenize", body)[0] == 200)
+    for _ in range(10):  # the listener may have had no turn in one of them
+        n = len(pieces)
+        check(s.ask("POST", "/tokenize", body)[0] == 200)
+        if len(pieces) > n + 2:
+            break
     check(len(pieces) > n + 2, "the stream stood still")
     over.set()
     stream.shutdown(socket.SHUT_RDWR)  # the answer may have ended, and nothing come any more
@@ -817,7 +830,7 @@ def test_sockets_and_tls():
         s = Server("--tls-cert", certificate, "--tls-key", key, tls=ssl.create_default_context(cafile=certificate))
         text = "".join(e["choices"][0]["text"] for e in s.stream("/v1/completions", {"prompt": PROMPT, "max_tokens": 20, "temperature": 0}))
         check(len(text) > 20, "TLS:", text)
-        with socket.create_connection(("127.0.0.1", s.port), timeout=5) as plain, contextlib.suppress(OSError):
+        with socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE) as plain, contextlib.suppress(OSError):
             plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             check(not plain.recv(1000).startswith(b"HTTP/1.1 200"), "plain text is answered")
         s.stop()
@@ -839,7 +852,7 @@ def run_tests(tests, *args):
             continue
         n += 1
         before = failures
-        start = time.time()
+        start = time.monotonic()
         try:
             test(*args)
         except Exception as e:  # what a test did not expect is its failure, and no end of the others
@@ -847,7 +860,7 @@ def run_tests(tests, *args):
         if failures > before:
             print("FAILED  ", test.__name__)
         if os.environ.get("TERN_TEST_TIMES"):
-            print("%6.2f s  %s" % (time.time() - start, test.__name__))
+            print("%6.2f s  %s" % (time.monotonic() - start, test.__name__))
     return n
 
 

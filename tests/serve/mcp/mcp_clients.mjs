@@ -32,7 +32,7 @@ const url = await startServer(tern, ["serve", stories, "--port", "0", "--mcp", .
 const running = async () =>
     Number((await (await fetch(`${url}/metrics`)).text()).match(/^tern_requests_running\S* (\d+)/m)[1]);
 const until = async (what) => {
-    for (let i = 0; i < 3000; i++) {
+    for (let i = 0; i < 30000; i++) {
         if (await what()) return;
         await new Promise((done) => setTimeout(done, 10));
     }

@@ -60,9 +60,9 @@ class Pipes:
 
     def read(self, seconds=PATIENCE):
         """The next message; None: none came in time, or it is over."""
-        end = time.time() + seconds
+        end = time.monotonic() + seconds
         while b"\n" not in self.rest:
-            if not select.select([self.process.stdout], [], [], max(0, end - time.time()))[0]:
+            if not select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))[0]:
                 return None
             more = os.read(self.process.stdout.fileno(), 65536)
             if not more:
@@ -395,8 +395,8 @@ def begin(s, message, fields):
 
 def runs(s, sockets):
     """Whether all these requests run. One that nobody reads waits, so what has come is read meanwhile."""
-    end = time.time() + 20
-    while s.metric("tern_requests_running") != len(sockets) and time.time() < end:
+    end = time.monotonic() + PATIENCE
+    while s.metric("tern_requests_running") != len(sockets) and time.monotonic() < end:
         for c in sockets:
             c.settimeout(0.1)
             with contextlib.suppress(socket.timeout):
