@@ -4,9 +4,11 @@ and what is lost when servers are restarted while clients ask. Nothing may be.
 
     tests/haproxy_test.py TERN
 """
+import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -36,10 +38,25 @@ def check(ok, *what):
         print("haproxy:", *(str(w)[:600] for w in what), flush=True)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+PATIENCE = 300  # seconds after which something will never come
+
+
+def free_ports(n):
+    """Those that no connection is given by itself, where the system says which these are: a server that is restarted must find its
+    own free."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+            below = int(f.read().split()[0])
+    except OSError:
+        below = 32768
+    found = []
+    for port in random.sample(range(min(10000, below // 2), below), 1000):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == n:
+            break
+    return found
 
 
 class Site:
@@ -47,7 +64,7 @@ class Site:
 
     def __init__(self, folder):
         self.folder = folder
-        self.ports = {name: free_port() for name in ("a", "b", "front")}
+        self.ports = dict(zip(("a", "b", "front"), free_ports(3)))
         self.admin = os.path.join(folder, "admin")
         self.servers, self.codes = {}, []
         for name in ("a", "b"):
@@ -60,24 +77,34 @@ class Site:
         self.until(lambda: self.ask("GET", "/health")[0] == 200, "HAProxy does not answer")
 
     def start(self, name):
-        log = open(os.path.join(self.folder, name + ".log"), "a")
-        self.servers[name] = subprocess.Popen([TERN, "serve", MODEL, "-t", "1", "--port", str(self.ports[name])], stderr=log)
+        with open(self.log(name), "w") as log:
+            self.servers[name] = subprocess.Popen([TERN, "serve", MODEL, "-t", "1", "--port", str(self.ports[name])], stderr=log)
+
+    def log(self, name):
+        return os.path.join(self.folder, name + ".log")
+
+    def logged(self, name, words):
+        """How often, since the server began."""
+        with open(self.log(name)) as log:
+            return log.read().count(words)
 
     def wait_for_server(self, name):
         self.until(lambda: self.ask("GET", "/health", port=self.ports[name])[0] == 200, name + " does not start")
 
     def wait_until_up(self, name):
-        """HAProxy has seen that it is there again, or never saw that it was gone."""
-        time.sleep(1.2)  # longer than from check to check
+        """HAProxy has seen that it is there again, or never saw that it was gone: with the second of its questions that are answered
+        it knows of the first."""
+        before = self.logged(name, '"/health"')
+        self.until(lambda: self.logged(name, '"/health"') >= before + 2, "HAProxy does not ask " + name)
         self.until(lambda: restart.state(self.admin, name)["status"] == "UP", "HAProxy does not find " + name)
 
     def stop(self, name):
         self.servers[name].send_signal(signal.SIGTERM)
-        self.codes.append(self.servers[name].wait(60))
+        self.codes.append(self.servers[name].wait(PATIENCE))
 
-    def until(self, holds, what, seconds=60):
-        end = time.time() + seconds
-        while time.time() < end:
+    def until(self, holds, what, seconds=PATIENCE):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
             try:
                 if holds():
                     return
@@ -88,7 +115,7 @@ class Site:
 
     def ask(self, method, path, body=None, headers=(), port=None):
         """(status, headers, text)"""
-        c = http.client.HTTPConnection("127.0.0.1", port or self.ports["front"], timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", port or self.ports["front"], timeout=PATIENCE)
         try:
             c.request(method, path, json.dumps(body, ensure_ascii=False).encode() if body is not None else None, dict(headers))
             r = c.getresponse()
@@ -177,14 +204,16 @@ class Clients:
                 else:
                     self.n_done[headers["x-tern-server"]] += 1
 
-    def wait_for(self, n):
-        start = sum(self.n_done.values())
-        self.site.until(lambda: sum(self.n_done.values()) >= start + n or self.wrong, "clients get no answers")
+    def wait_for(self, n, names="ab"):
+        """So many more answers, of these servers."""
+        done = lambda: sum(self.n_done[name] for name in names)
+        start = done()
+        self.site.until(lambda: done() >= start + n or self.wrong, "clients get no answers")
 
     def stop(self):
         self.stopping = True
         for thread in self.threads:
-            thread.join(120)
+            thread.join(PATIENCE)
         check(not self.wrong, len(self.wrong), "requests were lost, the first:", self.wrong[:1])
 
 
@@ -202,7 +231,7 @@ def test_a_rolling_restart_loses_nothing(site):
         if os.path.exists(asked):
             name = open(asked).read().strip()
             site.stop(name)
-            clients.wait_for(4)  # the other one answers meanwhile
+            clients.wait_for(4, "ab".replace(name, ""))  # the other one answers meanwhile
             site.start(name)
             site.wait_for_server(name)
             os.remove(asked)
@@ -222,7 +251,7 @@ def test_a_server_that_stops_by_itself_loses_nothing(site):
     for name in "ab":
         clients.wait_for(6)
         site.stop(name)
-        clients.wait_for(6)
+        clients.wait_for(6, "ab".replace(name, ""))
         site.start(name)
         site.wait_for_server(name)
         site.wait_until_up(name)
@@ -232,15 +261,15 @@ def test_a_server_that_stops_by_itself_loses_nothing(site):
 def test_health_while_it_stops(site):
     """A server that has been told to stop says 503 to who still has a connection, and ends what runs."""
     port = site.ports["a"]
-    health = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    health = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     health.request("GET", "/health")
     check(health.getresponse().read() and True, "no health")
-    busy = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    busy = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     busy.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 400, "stream": True, "ignore_eos": True}))
     answer = busy.getresponse()
     first = answer.read(20)
     site.servers["a"].send_signal(signal.SIGTERM)
-    time.sleep(0.05)
+    site.until(lambda: site.logged("a", " stopping "), "it does not hear of it")
     try:
         health.request("GET", "/health")
         status = health.getresponse().status
@@ -249,7 +278,7 @@ def test_health_while_it_stops(site):
     check(status == 503, "/health is", status, "while it stops")
     rest = first + answer.read()
     check(rest.endswith(b"data: [DONE]\n\n"), "the answer was cut off at", rest[-100:])
-    check(site.servers["a"].wait(60) == 0, "exit status")
+    check(site.servers["a"].wait(PATIENCE) == 0, "exit status")
 
 
 def main():
@@ -266,7 +295,7 @@ def main():
                  test_health_while_it_stops]
         try:
             for test in tests:
-                before, start = failures, time.time()
+                before, start = failures, time.monotonic()
                 try:
                     test(site)
                 except Exception as error:  # what a test did not expect is its failure, and no end of the others
@@ -274,7 +303,7 @@ def main():
                 if failures > before:
                     print("FAILED  ", test.__name__)
                 if os.environ.get("TERN_TEST_TIMES"):
-                    print("%6.2f s  %s" % (time.time() - start, test.__name__), flush=True)
+                    print("%6.2f s  %s" % (time.monotonic() - start, test.__name__), flush=True)
         finally:
             site.close()
     print("haproxy: %d tests, %d checks failed" % (len(tests), failures))

@@ -21,6 +21,7 @@ os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
 MODEL = "models/stories.gguf"
 UNIT = "apps/serve/systemd/tern@.service"
+PATIENCE = 300  # seconds after which something will never come
 failures = 0
 
 
@@ -37,7 +38,7 @@ class Manager:
     def __init__(self, name, *options, **variables):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(name.replace("@", "\0", 1))
-        self.socket.settimeout(60)
+        self.socket.settimeout(PATIENCE)
         self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
         env = dict(os.environ, NOTIFY_SOCKET=name, **variables)
         self.process = subprocess.Popen([TERN, "serve", MODEL, "-t", "1", "--port", "0", *options], env=env, stderr=self.log)
@@ -58,11 +59,11 @@ def serve_until_it_logs(words, *options, **variables):
     read = lambda: (log.seek(0), log.read())[1]
     process = subprocess.Popen([TERN, "serve", *options], env=dict(os.environ, **variables), stderr=log)
     atexit.register(process.kill)
-    end = time.time() + 60
-    while time.time() < end and process.poll() is None and words not in read():
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and process.poll() is None and words not in read():
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    return process.wait(60), read()
+    return process.wait(PATIENCE), read()
 
 
 def test_it_says_when_it_is_ready_and_when_it_stops(folder):
@@ -71,14 +72,14 @@ def test_it_says_when_it_is_ready_and_when_it_stops(folder):
     for name in (os.path.join(folder, "notify"), "@tern-test-%d" % os.getpid()):
         m = Manager(name, "--drain", "7", "--lame-duck", "2")
         check(m.told() == {"READY": "1", "STATUS": "1 model"}, "at first")
-        c = http.client.HTTPConnection("127.0.0.1", m.port(), timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", m.port(), timeout=PATIENCE)
         c.request("GET", "/health")
         check(c.getresponse().status == 200, "it is ready, and does not answer")
         m.process.send_signal(signal.SIGTERM)
         for seconds in (2 + 7 + 60, 7 + 60, 60):  # of a lame duck; of what runs; of what is written
             told = m.told()
             check(told["STOPPING"] == "1" and told["EXTEND_TIMEOUT_USEC"] == str(seconds * 10**6), seconds, told)
-        check(m.process.wait(60) == 0, "exit status", m.process.returncode)
+        check(m.process.wait(PATIENCE) == 0, "exit status", m.process.returncode)
         m.socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             check(False, "and then", m.told())
@@ -86,22 +87,22 @@ def test_it_says_when_it_is_ready_and_when_it_stops(folder):
 
 def test_it_says_that_it_is_alive(folder):
     # Seen to fail: with a message at the beginning only; with the number of the process not looked at.
+    start = time.monotonic()
     m = Manager(os.path.join(folder, "alive"), WATCHDOG_USEC="2000000")
     m.told()
-    start = time.time()
     for _ in range(3):
         check(m.told() == {"WATCHDOG": "1"}, "no sign of life")
-    check(1.5 < time.time() - start < 30, "three of them in", time.time() - start)
+    check(time.monotonic() - start > 1.5, "three of them in", time.monotonic() - start)
     m.process.send_signal(signal.SIGTERM)
     while "STOPPING" not in m.told():
         pass
-    check(m.process.wait(60) == 0, "exit status")
+    check(m.process.wait(PATIENCE) == 0, "exit status")
     m = Manager(os.path.join(folder, "others"), WATCHDOG_USEC="1000000", WATCHDOG_PID="1")
     m.told()
     time.sleep(2.2)
     m.process.send_signal(signal.SIGTERM)
     check("STOPPING" in m.told(), "it was not meant, and told that it is alive")
-    m.process.wait(60)
+    m.process.wait(PATIENCE)
 
 
 def test_who_does_not_listen_is_no_trouble(folder):
