@@ -48,6 +48,14 @@ def running(words):
     return found
 
 
+def left_running(words):
+    """Those that do not end: what was killed is gone when the system has come to it."""
+    end = time.monotonic() + PATIENCE
+    while (found := running(words)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
 def at(name, text=None, mode=None):
     path = os.path.join(folder.name, name)
     if text is not None:
@@ -86,9 +94,7 @@ class Run:
         log = at("run%d.jsonl" % Run.n)
         words = [TERN, "agent", path, task, "--temp", "0", "-t", "1", "--transcript", log, *words]
         words += (["--json"] if json_output else []) + (["--allow-all"] if allow else [])
-        begin = time.time()
         p = subprocess.run(words, stdin=stdin, capture_output=True, text=True, errors="replace", timeout=PATIENCE, env=env)
-        self.seconds = time.time() - begin
         self.status, self.out, self.err = p.returncode, p.stdout, p.stderr
         self.lines = [json.loads(line) for line in open(log, encoding="utf-8")] if os.path.exists(log) else []
         self.result = json.loads(p.stdout) if json_output and p.stdout else {}
@@ -187,8 +193,8 @@ def test_bad_programs():
                   tool(name, script, timeout=10 if name == "hangs" else 200))
         content, failed = run.results()[0]
         check(content == said and failed == (name in ("exits", "dies", "hangs")), name, content)
-        check(run.seconds < 150 and run.result["answer"] == "So.", name, run.seconds, run.result)
-    left = running("sleep " + nap)
+        check(run.result["answer"] == "So.", name, run.result)  # within PATIENCE, and not the 1000 seconds that some sleep
+    left = left_running("sleep " + nap)
     check(not left, "still running", left)
     run = Run(model("missing", call("missing"), "So."), "--tool", at("tools/missing.json", json.dumps({"name": "missing", "command": ["./nowhere"]})))
     check(run.results()[0][1] and "cannot be started" in run.results()[0][0], run.results())
@@ -410,8 +416,8 @@ def test_budgets():
     check((run.result["reason"], run.result["steps"], run.result["calls"], run.result["answer"]) == ("steps", 2, 2, "And"), run.result)
     run = Run(m, "--tool", again, "--max-tokens", "12", status=3)
     check(run.result["reason"] == "tokens" and run.result["generated_tokens"] == 12, run.result)
-    run = Run(m, "--tool", tool("again", "import time\ntime.sleep(1000)"), "--max-time", "1", status=3)
-    check(run.result["reason"] == "time" and run.seconds < 60 and "took too long" in run.results()[0][0], run.result, run.results())
+    run = Run(m, "--tool", tool("again", "import time\ntime.sleep(1000)"), "--max-time", "10", status=3)
+    check(run.result["reason"] == "time" and "took too long" in run.results()[0][0], run.result, run.results())
     check("not finished: the budget of time is spent" in run.err, run.err)
 
 
@@ -454,8 +460,8 @@ def test_stop():
     slow = tool("slow", "import time\nopen(%r, 'w').close()\ntime.sleep(999)" % mark)
     p = subprocess.Popen([TERN, "agent", m, "Go.", "--temp", "0", "--tool", slow, "--allow-all", "--json", "--transcript", log],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    end = time.time() + PATIENCE
-    while not os.path.exists(mark) and time.time() < end:
+    end = time.monotonic() + PATIENCE
+    while not os.path.exists(mark) and time.monotonic() < end:
         time.sleep(0.02)
     p.send_signal(signal.SIGTERM)  # a process in the background may not hear of SIGINT
     out, err = p.communicate(timeout=PATIENCE)
@@ -542,13 +548,13 @@ def test_mcp_bad():
     run = Run(m, "--mcp", fake("dies"))
     check([c.split(" (")[0] for c, failed in run.results() if failed] == ["it: the server has ended"] * 2 and run.result["answer"] == "Done.", run.results())
     for mode in ("hangs", "long"):
-        run = Run(m, "--mcp", fake(mode), "--max-time", "12", status=3)
-        check(run.result["reason"] == "time" and run.seconds < 100 and run.results()[0][1], mode, run.seconds, run.results())
+        run = Run(m, "--mcp", fake(mode), "--max-time", "20", status=3)
+        check(run.result["reason"] == "time" and run.results()[0][1], mode, run.results())
     for server, says in ((fake("deaf"), "it: the server has ended"), ("it=false", "has ended"), ("it=/nowhere/server", "cannot be started"),
                          (fake("future"), "version '2099-01-01'"), ("it=", "there is no command"), ("it='a", "a quote has no end")):
         run = Run(m, "--mcp", server, status=1)
         check(says in run.err and run.err.startswith("tern: ") and run.err.count("\n") == 1, server, run.err)
-    left = running(os.path.join(HERE, "mcp_fake.py"))
+    left = left_running(os.path.join(HERE, "mcp_fake.py"))
     check(not left, "still running", left)
 
 
@@ -580,12 +586,14 @@ def test_tool_that_no_template_takes():
 
 def test_mcp_silent():
     """A server that never answers: Ctrl-C ends the waiting."""
-    p = subprocess.Popen([TERN, "agent", at("plain.gguf"), "Go.", "--mcp", fake("silent")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(1.5)
-    begin = time.time()
+    begun = at("silent.log")  # the server makes it
+    p = subprocess.Popen([TERN, "agent", at("plain.gguf"), "Go.", "--mcp", fake("silent", begun)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + PATIENCE
+    while not os.path.exists(begun) and time.monotonic() < end:
+        time.sleep(0.02)
     p.send_signal(signal.SIGTERM)  # a process in the background may not hear of SIGINT
     out, err = p.communicate(timeout=PATIENCE)
-    check(p.returncode == 1 and time.time() - begin < 60 and not out, p.returncode, err)
+    check(p.returncode == 1 and not out, p.returncode, err)
 
 
 def test_mcp_http():
@@ -615,10 +623,10 @@ def test_mcp_http():
     check("answers 401: it wants to know who asks" in run.err, run.err)
     for mode, says in (("moved", "the server answers 307"), ("flood", "answer is too long")):
         run = Run(m, "--mcp", "it=" + mcp_fake.serve(mode)[1], status=1)
-        check(says in run.err and run.seconds < 100, mode, run.err)
+        check(says in run.err, mode, run.err)
     check("Failed to connect" in Run(m, "--mcp", "it=http://127.0.0.1:1/mcp", status=1).err, "nobody listens")
     run = Run(m, "--mcp", "it=" + mcp_fake.serve("hangs")[1], "--max-time", "10", status=3)
-    check(run.result["reason"] == "time" and run.seconds < 60, run.result, run.seconds)
+    check(run.result["reason"] == "time", run.result)
 
 
 def test_mcp_routed():

@@ -174,7 +174,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "id" not in m or "method" not in m:
             return self.send(202)
         if s.mode == "hangs" and m["method"] == "tools/call":
-            time.sleep(20)
+            time.sleep(1000)
         if s.mode == "flood":
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -150,16 +150,18 @@ def test_kills_lose_nothing(kills=30):
     run("add", m, "--text", "the first one")
     said.append(1)
     for turn in range(kills):
+        least = turn % 5  # records that it reports first: none, too, however fast the machine is
         words = [w for i in range(200) for w in ("--text", "note %d of turn %d: %s" % (i, turn, "word%d and more. " % i * 40))]
         p = subprocess.Popen([TERN, "memory", "add", m, *words, "--chunk-tokens", "32"], stdout=subprocess.PIPE)
-        time.sleep(rnd.uniform(0.005, 0.25))
+        lines = b"".join(p.stdout.readline() for _ in range(least))
+        time.sleep(rnd.uniform(0, 0.05))
         p.send_signal(signal.SIGKILL)
-        said += acknowledged(p.communicate()[0])
+        said += acknowledged(lines + p.communicate()[0])
     there = {}
     for line in run("list", m, "--json").splitlines():
         record = json.loads(line)
         there[record["id"]] = record
-    check(len(said) > kills, "only %d records were added: the kills come too early" % len(said))
+    check(len(said) > kills, "only %d records were added" % len(said))
     check(len(set(said)) == len(said), "numbers were given twice")
     check(set(said) <= set(there), "lost: %s" % sorted(set(said) - set(there))[:10])
     # At most the one that a kill came between the disk and the line.
@@ -176,8 +178,9 @@ def test_kills_lose_nothing(kills=30):
 def test_many_processes():
     """Six add at once, to a store that none of them has made yet, while others recall. Seen to fail with the wait for
     the others' writing left out."""
-    m = at("many")
-    jobs = [subprocess.Popen([TERN, "memory", "add", m] + [w for i in range(40) for w in ("--text", "worker %d note %d" % (k, i))],
+    memory = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)  # nobody waits for a disk
+    m = os.path.join(memory.name, "many")
+    jobs = [subprocess.Popen([TERN, "memory", "add", m] + [w for i in range(20) for w in ("--text", "worker %d note %d" % (k, i))],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for k in range(6)]
     while any(p.poll() is None for p in jobs):
         if os.path.exists(os.path.join(m, "memory.sqlite")):
@@ -189,8 +192,8 @@ def test_many_processes():
         out, error = p.communicate()
         check(p.returncode == 0, "a process could not add: %s" % error.decode())
         ids += acknowledged(out)
-    check(sorted(ids) == list(range(1, 241)), "%d records of 240" % len(set(ids)))
-    check(len(run("list", m, "--json").splitlines()) == 240, "records in the list")
+    check(sorted(ids) == list(range(1, 121)), "%d records of 120" % len(set(ids)))
+    check(len(run("list", m, "--json").splitlines()) == 120, "records in the list")
 
 
 def test_full_disk():
