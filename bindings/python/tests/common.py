@@ -26,7 +26,7 @@ def tern(*args, **kw):
 
 def python(code, *args, **kw):
     """Another interpreter, with the package."""
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=60, **kw)
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=300, **kw)
 
 
 def has_memory():

@@ -247,7 +247,7 @@ class Documentation(unittest.TestCase):
                     text.write("Once upon a time there was a cat. " * 200)
                 # Each in a namespace of its own; what they say is parted by a line.
                 code = "import json, sys\nfor block in json.load(sys.stdin):\n    exec(block, {})\n    print('\\n----')"
-                done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, timeout=120,
+                done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, timeout=600,
                                       input=json.dumps(blocks))
                 self.assertEqual((done.returncode, done.stderr), (0, ""), page)
                 said = done.stdout.split("\n----\n")
