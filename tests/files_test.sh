@@ -20,7 +20,7 @@ fails() { # PATTERN COMMAND...: with status 1 and one line
     pattern=$1
     shift
     n=$((n + 1))
-    timeout 60 "$@" >"$dir/.out" 2>"$dir/.err" </dev/null
+    timeout 300 "$@" >"$dir/.out" 2>"$dir/.err" </dev/null
     got=$?
     [ $got = 1 ] || wrong "exit $got, not 1: $*: $(cat "$dir/.err")"
     [ "$(wc -l <"$dir/.err")" = 1 ] || wrong "not one line: $*: $(cat "$dir/.err")"
@@ -28,7 +28,7 @@ fails() { # PATTERN COMMAND...: with status 1 and one line
 }
 works() { # COMMAND...
     n=$((n + 1))
-    timeout 60 "$@" >"$dir/.out" 2>"$dir/.err" </dev/null || wrong "exit $?: $*: $(cat "$dir/.err")"
+    timeout 300 "$@" >"$dir/.out" 2>"$dir/.err" </dev/null || wrong "exit $?: $*: $(cat "$dir/.err")"
 }
 nothing_left() { # FOLDER AFTER
     n=$((n + 1))

@@ -43,16 +43,19 @@ cmp "$dir/chains-one" "$dir/chains-two" || complain "two processes write other t
 # The longer run is killed in its middle: a process of the two, not mpirun.
 mpirun --oversubscribe -n 2 "$tern_mpi" train $train -n 100000 -o "$dir/cut" 2> /dev/null &
 run=$!
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+for i in $(seq 600); do
     ls "$dir"/cut/step-*.gguf > /dev/null 2>&1 && break
     sleep 0.5
 done
-kill -9 "$(pgrep -f "$tern_mpi train.*$dir/cut" | tail -n 1)"
+kill -9 "$(pgrep -n -f "$tern_mpi train.*$dir/cut")"
 if wait $run; then complain "mpirun did not notice a process that was killed"; fi
 ls "$dir"/cut/step-*.gguf > /dev/null 2>&1 || complain "no checkpoint was left"
 "$tern" train $train -n 100000 -o "$dir/cut" --resume > /dev/null 2> "$dir/resumed" &
 run=$!
-sleep 3
+for i in $(seq 3000); do # until it has said what step it is at
+    grep -q '^step .*loss' "$dir/resumed" && break
+    sleep 0.1
+done
 kill -INT $run
 wait $run || true
 first=$(sed -n 's/^step \([0-9]*\)\/.*loss.*/\1/p' "$dir/resumed" | head -n 1)

@@ -139,7 +139,7 @@ fails 2 "from 0 to 20" "$tern" run "$model" x --json --logprobs 21
 # On a terminal, simulated by script(1): words wrapped, Markdown as styles. Chats end with /exit: an
 # end of input that comes while the terminal changes its mode is lost, and the chat would wait.
 on_terminal() { # COLUMNS COMMAND: its screen is in $dir/screen
-    (cat; echo /exit; sleep 0.2) | TERM=xterm timeout 120 script -qec "stty cols $1 -echo; $2" /dev/null 2>&1 | tr -d '\r' >"$dir/screen"
+    (cat; echo /exit; sleep 0.2) | TERM=xterm timeout 300 script -qec "stty cols $1 -echo; $2" /dev/null 2>&1 | tr -d '\r' >"$dir/screen"
 }
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
     n=$((n + 4))
@@ -180,7 +180,7 @@ END
     script_id=$!
     exec 9>"$dir/typed"
     printf 'Once upon a time\n\004' >&9
-    for i in $(seq 100); do
+    for i in $(seq 3000); do
         grep -q over "$dir/done" 2>/dev/null && break
         sleep 0.1
     done
