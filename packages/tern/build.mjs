@@ -113,7 +113,7 @@ async function runTests(names) {
     });
     writeFileSync(join(out, 'package.json'), '{ "type": "module" }');
     const files = tests.map(name => join(out, name.replace(/\.ts$/, '.js')));
-    const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-timeout=120000', ...files], { stdio: 'inherit' });
+    const { status } = spawnSync(process.execPath, ['--enable-source-maps', '--test', '--test-timeout=600000', ...files], { stdio: 'inherit' });
     process.exitCode = status ?? 1;
   } finally {
     rmSync(out, { recursive: true, force: true });

@@ -36,7 +36,7 @@ export async function openBrowser(which, options) {
     executablePath: program,
     headless: true,
     userDataDir: options.profile,
-    timeout: 60_000,
+    timeout: 300_000,
     protocolTimeout: 900_000, // tests have limits of their own
     handleSIGINT: true,
   });
@@ -83,7 +83,7 @@ class Browser {
   async close() {
     const process_ = this.raw.process();
     let timer;
-    const late = new Promise((done) => (timer = setTimeout(done, 10_000, 'late')));
+    const late = new Promise((done) => (timer = setTimeout(done, 60_000, 'late')));
     const how = await Promise.race([this.raw.close().catch(() => 'late'), late]);
     clearTimeout(timer);
     if (how !== 'late' || !process_?.pid) return;
@@ -101,6 +101,7 @@ class Page {
   constructor(raw, browser) {
     this.raw = raw;
     this.browser = browser;
+    raw.setDefaultTimeout(300_000); // what never comes is a fault; the machine may be busy
     const add = (line) => this.log.push(`${browser.which}: ${line}`.slice(0, 500));
     raw.on('console', (message) => add(`${message.type()}: ${message.text()}`));
     raw.on('pageerror', (error) => add(`uncaught: ${error?.stack ?? error}`));
@@ -111,11 +112,11 @@ class Page {
   }
 
   goto(url) {
-    return this.raw.goto(url, { waitUntil: 'load', timeout: 60_000 });
+    return this.raw.goto(url, { waitUntil: 'load', timeout: 300_000 });
   }
 
   reload() {
-    return this.raw.reload({ waitUntil: 'load', timeout: 60_000 });
+    return this.raw.reload({ waitUntil: 'load', timeout: 300_000 });
   }
 
   run(work, ...args) {

@@ -20,7 +20,7 @@ export const root = path.resolve(fileURLToPath(import.meta.url), '../../..');
 // Whether TERN_TEST_LONG asks for the cases that take minutes.
 export const isLong = !['', '0'].includes(process.env.TERN_TEST_LONG ?? '');
 
-const SLOW = 5;
+const SLOW = 10;
 const tests = [];
 
 // seconds: what the test takes at most on an idle machine; one that hangs has failed after SLOW times as

@@ -85,7 +85,7 @@ test('package: an extension asks its offscreen document', { seconds: 60 }, async
   };
   for (const [name, words] of Object.entries(files)) await writeFile(path.join(folder, name), words);
   const browser = await t.browser('chromium', { extensions: [folder] });
-  const target = await browser.raw.waitForTarget((one) => one.type() === 'service_worker', { timeout: 60_000 });
+  const target = await browser.raw.waitForTarget((one) => one.type() === 'service_worker', { timeout: 300_000 });
   const background = await target.worker();
   t.equal(await background.evaluate(() => self.load()), 'unsupported', 'in the background');
   const options = { temperature: 0, maxTokens: 60 };

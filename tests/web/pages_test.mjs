@@ -41,7 +41,7 @@ class Person {
   }
 
   waits(seen, ...args) {
-    return this.raw.waitForFunction(seen, { timeout: 50_000, polling: 50 }, ...args);
+    return this.raw.waitForFunction(seen, { timeout: 300_000, polling: 50 }, ...args);
   }
 
   waitsForModel() {
@@ -295,7 +295,7 @@ test(
     const server = await t.serve({ roots: webRoots, csp: cspHeader });
     server.fault('/models/stories.gguf', { status: 404 });
     const { person, page } = await open(t, '/chat/', { server });
-    await page.raw.waitForSelector('#loading [role=alert]', { timeout: 30_000 });
+    await page.raw.waitForSelector('#loading [role=alert]', { timeout: 300_000 });
     const said = await page.raw.$eval('#loading', (one) => one.textContent);
     t.check(/404/.test(said), `"${said}"`);
     server.fault('/models/stories.gguf');
@@ -305,7 +305,7 @@ test(
     await page.raw.click('#model-button');
     await page.raw.type('#address', `${server.url}/chat/index.html`);
     await page.raw.keyboard.press('Enter');
-    await page.raw.waitForSelector('#loading [role=alert]', { timeout: 30_000 });
+    await page.raw.waitForSelector('#loading [role=alert]', { timeout: 300_000 });
     const refused = await page.raw.$eval('#loading', (one) => one.textContent);
     t.check(/answers with a web page.*Stories is still there/.test(refused), `"${refused}"`);
     t.equal(await page.raw.$eval('#model-name', (one) => one.textContent), 'Stories', 'model');
@@ -347,7 +347,7 @@ test('pages: the summary widget', { seconds: 90 }, async (t) => {
 async function checkDiagnosis(t, page) {
   await page.raw.click('#go');
   const done = () => document.documentElement.dataset.done;
-  await page.raw.waitForFunction(done, { timeout: 160_000, polling: 200 }).catch(() => {});
+  await page.raw.waitForFunction(done, { timeout: 300_000, polling: 200 }).catch(() => {});
   t.check(/^(ok|warn)$/.test(await page.run(done)), `verdict: ${await page.run(done)}`);
   const steps = await page.raw.$$eval('#steps li', (all) =>
     all.map(({ id, className, textContent }) => ({ id, className, textContent })),

@@ -89,7 +89,7 @@ async function openSession(port, mini) {
       return `${base}/${sessionId}`;
     } catch (e) {
       // The driver is not listening yet.
-      if (tries === 50 || e.cause?.code !== 'ECONNREFUSED') throw e;
+      if (tries === 3000 || e.cause?.code !== 'ECONNREFUSED') throw e;
       await new Promise((done) => setTimeout(done, 100));
     }
   }
@@ -123,7 +123,7 @@ class WebKit {
 
   async page() {
     const page = new WebKitPage(this.#session);
-    await command('POST', `${this.#session}/timeouts`, { script: 900_000, pageLoad: 60_000 });
+    await command('POST', `${this.#session}/timeouts`, { script: 900_000, pageLoad: 300_000 });
     this.pages.push(page);
     return page;
   }
