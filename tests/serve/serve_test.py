@@ -287,8 +287,9 @@ def test_slots_tell_what_runs(s):
 
 
 def test_health_answers_at_full_load(s):
-    # Long answers still run when it has answered; on a machine that forgets this test for seconds they may not, once.
-    for _ in range(10):
+    # Long answers still run when it has answered; on a machine that forgets this test for seconds they may not, once. Seen to
+    # fail: with an answer that waits until nothing runs.
+    for _ in range(3):
         running = [begin(s, "/v1/completions", LONG) for _ in range(2)]
         s.wait_for("tern_requests_running", 2)
         for _ in range(10):
