@@ -119,6 +119,16 @@ typedef struct tern_meta_number {
 } tern_meta_number;
 tern_meta_number tern_meta_number_at(const tern_meta *meta, uint64_t i);
 
+// A token to put at the end of a vocabulary: matched in raw text before anything is split.
+typedef struct tern_new_token {
+    tern_str text;
+    bool is_special; // controls the model: plain text never becomes it
+} tern_new_token;
+// Gives the tokenizer of an opened file these as ids first, first + 1 ..., in the form that it has
+// (file_tokens.c). Entries of a GGUF from `first` on, which only fill it up, are replaced.
+tern_status tern_file_add_tokens(tern_file *file, size_t first, const tern_new_token *list,
+                                 size_t n, tern_error *err);
+
 tern_matrix tern_tensor_matrix(const tern_tensor *t); // rows of all dimensions but the first
 // Decodes all of it to floats.
 tern_status tern_tensor_decode(const tern_tensor *t, float *out, tern_error *err);

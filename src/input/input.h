@@ -12,6 +12,8 @@
 
 typedef struct tern_tokenizer tern_tokenizer;
 
+#define TERN_ADDED_TOKEN_MAX 512 // bytes of a token that is matched in raw text
+
 // From GGUF metadata (tokenizer.ggml.*) or a folder's tokenizer.json + tokenizer_config.json. The
 // structure decides the kind, not the name: a "BPE" with byte_fallback or a " " -> U+2581
 // normalizer is SentencePiece BPE.
@@ -19,6 +21,8 @@ tern_status tern_tokenizer_open(tern_tokenizer **out, const tern_file *file, ter
 void tern_tokenizer_free(tern_tokenizer *t);
 
 int32_t tern_tokenizer_n_vocab(const tern_tokenizer *t);
+// The same without entries at its end that only fill it up, "[PAD151669]".
+int32_t tern_tokenizer_n_named(const tern_tokenizer *t);
 int32_t tern_tokenizer_bos(const tern_tokenizer *t); // -1: none
 int32_t tern_tokenizer_eos(const tern_tokenizer *t);
 // From now on encoded texts end with eos, as embedding models that use the last token need it. No
@@ -35,6 +39,7 @@ void tern_tokenizer_infill(const tern_tokenizer *t, tern_infill_info *out);
 // All end tokens, for lists; returns their number.
 size_t tern_tokenizer_ends(const tern_tokenizer *t, const int32_t **ids);
 bool tern_tokenizer_is_control(const tern_tokenizer *t, int32_t id);
+bool tern_tokenizer_is_user(const tern_tokenizer *t, int32_t id); // matched before all splitting
 // The entry as stored; {NULL, 0} if there is no such id. -1 if no entry has this text.
 tern_str tern_tokenizer_text(const tern_tokenizer *t, int32_t id);
 int32_t tern_tokenizer_find(const tern_tokenizer *t, tern_str text);

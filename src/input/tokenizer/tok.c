@@ -1,5 +1,6 @@
 #include "input/tokenizer/tok.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -42,6 +43,23 @@ void tern_tokenizer_free(tern_tokenizer *t) {
 }
 
 int32_t tern_tokenizer_n_vocab(const tern_tokenizer *t) { return t->vocab.n; }
+
+static bool only_fills(const tern_tokenizer *t, int32_t id) {
+    char pad[24];
+    int n = snprintf(pad, sizeof pad, "[PAD%d]", (int)id);
+    tern_token_type type = t->vocab.types[id];
+    // Older converters made them tokens of users.
+    return type == TERN_TOKEN_NONE ||
+           ((type == TERN_TOKEN_UNUSED || type == TERN_TOKEN_USER) &&
+            tern_str_eq(tern_vocab_text(&t->vocab, id), (tern_str){pad, (size_t)n}));
+}
+
+int32_t tern_tokenizer_n_named(const tern_tokenizer *t) {
+    int32_t n = t->vocab.n;
+    while (n > 0 && only_fills(t, n - 1)) n--;
+    return n;
+}
+
 int32_t tern_tokenizer_bos(const tern_tokenizer *t) { return t->bos; }
 int32_t tern_tokenizer_eos(const tern_tokenizer *t) { return t->eos; }
 void tern_tokenizer_append_eos(tern_tokenizer *t) {
@@ -106,6 +124,10 @@ size_t tern_tokenizer_ends(const tern_tokenizer *t, const int32_t **ids) {
 bool tern_tokenizer_is_control(const tern_tokenizer *t, int32_t id) {
     if (id < 0 || id >= t->vocab.n) return false;
     return t->vocab.types[id] == TERN_TOKEN_CONTROL || t->vocab.types[id] == TERN_TOKEN_UNKNOWN;
+}
+
+bool tern_tokenizer_is_user(const tern_tokenizer *t, int32_t id) {
+    return id >= 0 && id < t->vocab.n && t->vocab.types[id] == TERN_TOKEN_USER;
 }
 
 tern_str tern_tokenizer_text(const tern_tokenizer *t, int32_t id) {

@@ -9,8 +9,6 @@
 #include "base/utf8.h"
 #include "input/tokenizer/tok.h"
 
-#define ADDED_BYTES_MAX 512 // a search looks at this many bytes at each place
-
 static int compare(tern_str a, tern_str b) {
     size_t n = a.len < b.len ? a.len : b.len;
     int order = memcmp(a.ptr, b.ptr, n);
@@ -27,7 +25,7 @@ tern_status tern_added_push(tern_added *a, const tern_added_token *token, tern_e
     // A text is valid UTF-8: invalid UTF-8 could only match inside a character.
     if (token->text.len == 0 || !tern_unicode_is_valid(token->text.ptr, token->text.len))
         return TERN_OK;
-    if (token->text.len > ADDED_BYTES_MAX)
+    if (token->text.len > TERN_ADDED_TOKEN_MAX)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "tokenizer: an added token of %zu bytes",
                          token->text.len);
     if (tern_array_reserve(TERN_MEM_TOKENIZER, &a->tokens, &a->capacity, a->n, 1) != 0)
