@@ -76,7 +76,12 @@ typedef struct tern_data_share {
 
 typedef struct tern_data_build_desc {
     tern_data_source source;
-    const char *tokenizer;   // a tokenizer.json, a folder with one, or a .gguf
+    const char *tokenizer; // a tokenizer.json, a folder with one, or a .gguf
+    // Tokens for the end of its vocabulary: a file with one in each line, a .json file with a list
+    // of texts, or such a list itself, "[...]"; NULL: none. They are matched before text is
+    // split; special ones in chats alone. A model that is trained on these shards
+    // (tern_train_desc.init) grows by them.
+    const char *add_tokens, *add_special_tokens;
     const char *end;         // token after a document; NULL: <|endoftext|>, else the tokenizer's
     double valid;            // share of the documents to hold out, 0 to 1
     uint64_t seed;           // of the choice
@@ -118,6 +123,7 @@ typedef struct tern_data_build_stats {
     uint64_t n_left_out;                   // messages that are read and not learnt
     uint64_t n_not_drawn;                  // documents, because of weights below 1
     uint64_t n_read, n_same, n_near; // documents: all; dropped as exact and as near duplicates
+    int32_t n_new_tokens, first_new_token; // that were added, and the first one's id
     double seconds;
 } tern_data_build_stats;
 
@@ -240,11 +246,12 @@ typedef struct tern_train_info {
     // held-out text.
     double share, valid_share;
     int32_t batch_pairs;
-    uint64_t n_cut_texts;    // of the pairs: longer than seq_len
-    int64_t step, n_steps;   // step > 0: resumed from that step
-    double n_epochs;         // passes over the data in the whole run
-    int64_t n_damaged;       // newer checkpoints that were skipped
-    int64_t n_dropped_lines; // log lines of later steps, which will be written again
+    uint64_t n_cut_texts;                  // of the pairs: longer than seq_len
+    int64_t step, n_steps;                 // step > 0: resumed from that step
+    double n_epochs;                       // passes over the data in the whole run
+    int64_t n_damaged;                     // newer checkpoints that were skipped
+    int64_t n_dropped_lines;               // log lines of later steps, which will be written again
+    int32_t n_new_tokens, first_new_token; // by which `init` grows, and the first one's id
 } tern_train_info;
 
 typedef struct tern_train_desc {
@@ -254,9 +261,11 @@ typedef struct tern_train_desc {
     const char *out;
     // The model to begin with: a GGUF or folder of any type, decoded to floats, ternary weights to
     // master weights. Recipe, shape and tokenizer are its own, and checkpoints keep what its file
-    // says besides. The rest has defaults for tuning: a rate of 0.02 / n_embd, of ternary
-    // weights 0.05 / n_embd, at least 1e-5, along a cosine, without weight decay; sequences of 512
-    // tokens, 8 a step.
+    // says besides. If `data` was built with new tokens at the end of its vocabulary, it grows by
+    // them: each one's rows of table and head begin as the means of those of the tokens that its
+    // text was before, the others keep their bits. The rest has defaults for tuning: a rate of 0.02
+    // / n_embd, of ternary weights 0.05 / n_embd, at least 1e-5, along a cosine, without weight
+    // decay; sequences of 512 tokens, 8 a step.
     const char *init;
     // Not NULL: knowledge distillation (arXiv:1503.02531). The loss is
     // (1 - kd_ratio) cross entropy + kd_ratio T^2 KL(teacher || student), both at temperature T. A

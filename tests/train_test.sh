@@ -158,6 +158,33 @@ fails 1 "freeze: no weight of this bitnet is 'layers.9'" \
     "$tern" train --data "$dir/gguf" -o "$dir/no" --init "$model" --freeze layers.9 --seq-len 32
 fails 1 'was not made with the tokenizer of' \
     "$tern" train --data "$dir/shards" -o "$dir/no" --init "$model"
+
+# It grows by new tokens of its data. A run that is killed goes on to the same bits.
+printf '<cat>\nthe river\n' >"$dir/new.txt"
+ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$model" --add-tokens "$dir/new.txt" \
+    --add-special-tokens '["<|cat|>"]' -o "$dir/grown"
+has '^  3 new tokens, from 300 to 302$'
+grow="$tern train --data $dir/grown --init $model --seq-len 32 --batch-tokens 64 -t 1 -n 40 --checkpoint-every 8"
+ends 0 $grow -o "$dir/grow"
+says '^tokens  3 new, from 300 to 302: they begin as the means of what they were$'
+$grow -o "$dir/killed" >/dev/null 2>&1 &
+run=$!
+for i in $(seq 200); do
+    [ -e "$dir/killed/step-00000008.gguf" ] && break
+    sleep 0.1
+done
+kill -9 $run
+wait $run 2>/dev/null
+ends 0 $grow -o "$dir/killed" --resume
+n=$((n + 1))
+cmp -s "$dir/grow/step-00000040.gguf" "$dir/killed/step-00000040.gguf" || wrong "other bits after a kill"
+printf '<cat>the river' | "$tern" tokenize -m "$dir/grow/step-00000040.gguf" >"$dir/ids" 2>/dev/null
+same "$(tr -d '[] ,' <"$dir/ids" | tail -n 1)" "300301" "tokens of a text"
+fails 1 'grown: has 3 new tokens, and an adapter has no rows for them' \
+    "$tern" train --data "$dir/grown" --init "$model" --lora 4 -o "$dir/no" --seq-len 32
+fails 1 "new.txt: line 1: '<cat>' is in the vocabulary already, as token 300" \
+    "$tern" data build "$dir/stories.txt" --tokenizer "$dir/grow/step-00000040.gguf" \
+    --add-tokens "$dir/new.txt" -o "$dir/no"
 ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/gguf"
 n=$((n + 1))
 [ -e "$dir/gguf/tokenizer.gguf" ] && wrong "the tokenizer of an earlier build stays"

@@ -142,12 +142,14 @@ static tern_status decode(const tern_trainer *t, const tern_file *file, const te
                           tern_weight_rows *r, float *data, tern_error *err) {
     tern_matrix m = tern_tensor_matrix(&r->tensor);
     tern_ternary_kind kind = {0};
+    uint64_t n_rows = tern_grown_has(t, s) ? (uint64_t)t->grown.n_rows : s->n_rows;
     if (s->is_matrix) TERN_TRY(tern_ternary_find(&m, false, &kind, err));
     TERN_TRY(check_kind(t, file, s, &kind, err));
     TERN_TRY(tern_weight_rows_begin(r, &kind, err));
-    for (uint64_t i = 0; i < s->n_rows; i++)
+    for (uint64_t i = 0; i < n_rows; i++)
         tern_weight_rows_read(r, (int64_t)i, data + i * s->n_cols);
-    if (kind.is_ternary) masters_of(data, s->n_rows * s->n_cols);
+    if (kind.is_ternary) masters_of(data, n_rows * s->n_cols);
+    if (tern_grown_has(t, s)) tern_grown_fill(t, s, data);
     return TERN_OK;
 }
 
@@ -156,7 +158,9 @@ tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, f
     const tern_file *file = t->tokenizer_file; // the whole model's
     tern_weight_rows r;
     const tern_frozen from = {.file = file, .arch = t->arch, .config = &t->config};
-    tern_status status = tern_weight_rows_open(&r, &from, value_of(t, s->name), err);
+    tern_value v = *value_of(t, s->name);
+    if (tern_grown_has(t, s)) v.rows = t->grown.n_rows;
+    tern_status status = tern_weight_rows_open(&r, &from, &v, err);
     if (status == TERN_OK) status = decode(t, file, s, &r, data, err);
     tern_weight_rows_close(&r);
     return status;

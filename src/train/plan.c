@@ -218,6 +218,8 @@ tern_train_info tern_plan_info(const tern_trainer *t) {
                          .n_steps = t->desc.n_steps,
                          .n_damaged = t->n_damaged,
                          .memory = t->memory,
+                         .n_new_tokens = t->grown.n,
+                         .first_new_token = t->grown.first,
                          .seconds = NAN};
     for (size_t s = 0; s < t->n_slots; s++) {
         int64_t n = (int64_t)(t->slots[s].n_rows * t->slots[s].n_cols);

@@ -54,13 +54,15 @@ static tern_status open_tokenizer(tern_trainer *t, tern_error *err) {
     return tern_trainer_take_template(t, t->tokenizer_file, err);
 }
 
-// A base has a tokenizer, which stays as it is; its vocabulary may be padded.
+// A base has a tokenizer, which stays as it is but for new tokens; its vocabulary may be padded.
 static tern_status open_base_tokenizer(tern_trainer *t, const tern_shard_info *info,
                                        tern_error *err) {
     const tern_file *file = t->base ? tern_lora_file(t->base) : t->tokenizer_file;
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, file, err));
     TERN_TRY(tern_trainer_take_template(t, file, err));
     t->has_own_bos = true;
+    if (info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer))
+        TERN_TRY(tern_grown_open(t, err));
     bool other = info->tokenizer_hash && info->tokenizer_hash != tern_tokenizer_hash(t->tokenizer);
     if (other || info->n_vocab != (uint32_t)tern_tokenizer_n_vocab(t->tokenizer) ||
         info->n_vocab > (uint64_t)t->config.n_vocab)
@@ -283,6 +285,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_token_set_close(t->data);
     tern_token_set_close(t->valid);
     tern_tokenizer_free(t->tokenizer);
+    tern_grown_close(&t->grown);
     tern_lora_close(t->base);
     tern_contrastive_close(t->contrastive);
     tern_preferring_close(t->preferring);

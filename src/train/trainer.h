@@ -2,6 +2,7 @@
 //
 //   presets.c      sizes, recipes and schedules as the papers have them
 //   trainer.c      graphs, arrays on the device
+//   grow.c         a model's vocabulary becomes that of its data, which has new tokens
 //   first_weights.c  random, or decoded from a model of any type and format
 //   plan.c         what a run needs and will do, before it takes any memory
 //   step.c         a step: batches, gradients, the sum over a group, the update
@@ -67,6 +68,14 @@ typedef struct tern_contrastive tern_contrastive;
 typedef struct tern_preferring tern_preferring;
 typedef struct tern_teacher tern_teacher;
 
+// Tokens that the data has at the end of the model's vocabulary, and what their texts were before.
+typedef struct tern_grown {
+    int32_t first, n;
+    int64_t n_rows;  // of the model's table before
+    tern_ids pieces; // of all new tokens
+    size_t *ends;    // [n] of each in pieces
+} tern_grown;
+
 // A program with the arrays that its graph's values are bound to.
 typedef struct tern_train_program {
     tern_graph graph;
@@ -119,6 +128,7 @@ typedef struct tern_trainer {
     tern_tokenizer *tokenizer;
     tern_file *tokenizer_file;       // its source, NULL: the base's
     char *chat_template;             // of the data's tokenizer_config.json, or NULL
+    tern_grown grown;                // new tokens of the model
     tern_lora_base *base;            // for an adapter, NULL: all weights are trained
     tern_contrastive *contrastive;   // for an embedding model, which has no `data`; else NULL
     tern_preferring *preferring;     // for preferences, likewise
@@ -255,6 +265,17 @@ typedef struct tern_qat_moved {
 tern_status tern_qat_changes(tern_trainer *t, tern_qat_moved *out, tern_error *err);
 // Appends its part of the run's identity.
 void tern_qat_describe(const tern_trainer *t, tern_strbuf *out);
+
+// ---- New tokens (grow.c) -----------------------------------------------------------------------
+
+// If the tokenizer beside the data has new tokens after the model's own, the model's file gets
+// them, in memory; t->tokenizer, which is open, is opened again. Else nothing changes.
+tern_status tern_grown_open(tern_trainer *t, tern_error *err);
+void tern_grown_close(tern_grown *g);
+// Whether this weight has a row for each token, and new ones.
+bool tern_grown_has(const tern_trainer *t, const tern_slot *s);
+// Sets the rows of the new tokens; the others are set.
+void tern_grown_fill(const tern_trainer *t, const tern_slot *s, float *data);
 
 // ---- The plan ----------------------------------------------------------------------------------
 

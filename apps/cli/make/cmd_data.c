@@ -81,6 +81,11 @@ static void print_split(const char *name, const tern_data_split *s, uint64_t n_a
     printf(", %d shard%s\n", s->n_shards, many((uint64_t)s->n_shards));
 }
 
+static void print_new_tokens(const tern_data_build_stats *s) {
+    int n = s->n_new_tokens, first = s->first_new_token;
+    if (n) printf("  %d new token%s, from %d to %d\n", n, many((uint64_t)n), first, first + n - 1);
+}
+
 // Only if there are others than plain text.
 static void print_shapes(const tern_data_build_stats *s) {
     const char *before = "  read   ";
@@ -142,6 +147,10 @@ static int build(const command *self, int argc, char **argv) {
     const option options[] = {
         {0, "tokenizer", OPTION_TEXT, &desc.tokenizer, "FILE",
          "a tokenizer.json, a folder with one, or a .gguf"},
+        {0, "add-tokens", OPTION_TEXT, &desc.add_tokens, "FILE",
+         "new tokens for its vocabulary, one a line, or a JSON list"},
+        {0, "add-special-tokens", OPTION_TEXT, &desc.add_special_tokens, "FILE",
+         "the same, for chats alone"},
         {'o', "output", OPTION_TEXT, &out, "FOLDER", "for shards and manifest.json"},
         {0, "valid", OPTION_NUMBER, &valid, "P", "part of the documents to hold out (0.01)", 0, 1},
         {0, "held-out", OPTION_TEXTS, &held_out, "TEXT",
@@ -190,6 +199,7 @@ static int build(const command *self, int argc, char **argv) {
         printf("%s: %llu document%s read, %llu the same as others, %llu nearly so; %.1f s\n", out,
                (unsigned long long)s.n_read, many(s.n_read), (unsigned long long)s.n_same,
                (unsigned long long)s.n_near, s.seconds);
+        print_new_tokens(&s);
         print_shapes(&s);
         uint64_t n_all = s.train.n_tokens + s.valid.n_tokens;
         print_split("train", &s.train, n_all);

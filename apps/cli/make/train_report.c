@@ -124,6 +124,10 @@ void train_header(void *user, const tern_train_info *i) {
         fprintf(stderr, r->desc->qat ? ", %s rounded to %s" : ", %s ternary",
                 amount((double)i->n_ternary, b), r->desc->qat);
     fputc('\n', stderr);
+    if (i->n_new_tokens)
+        fprintf(stderr,
+                "tokens  %d new, from %d to %d: they begin as the means of what they were\n",
+                i->n_new_tokens, i->first_new_token, i->first_new_token + i->n_new_tokens - 1);
     if (r->desc->pairs || r->desc->preferences)
         print_pairs(i);
     else

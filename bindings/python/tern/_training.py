@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, TypedDict, Union, TYPE_CHECKING
+from typing import Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union, TYPE_CHECKING
 
 from . import _c as c
 from ._library import Callbacks, Path, choice, decoded, encoded, from_struct, lib, optional, refuse, utf8
@@ -101,6 +102,8 @@ class TrainPlan:
     memory: TrainMemory
     seconds: float  # of all steps, as measured with measured_tokens; NaN: not measured
     measured_tokens: int
+    n_new_tokens: int  # by which init grows
+    first_new_token: int  # its id
 
 
 class TrainOptions(TypedDict, total=False):
@@ -243,12 +246,14 @@ def data_build(texts: Paths, folder: Path, *, tokenizer: Path, valid: float = 0.
                dedup: Literal["none", "exact", "exact,near"] = "exact", threshold: float = 0, memory: int = 0,
                shard_tokens: int = 0, end: Optional[str] = None, licence: Optional[str] = None,
                separator: Optional[str] = None, field: Optional[str] = None, weights: Iterable[float] = (), threads: int = 0,
+               add_tokens: Union[Path, Sequence[str]] = (), add_special_tokens: Union[Path, Sequence[str]] = (),
                on_notice: Optional[Callable[[str], None]] = None,
                on_progress: Optional[OnProgress] = None) -> Tuple[int, int]:
     """Tokenizes texts to shards in a folder; returns how many tokens are for training and held out (docs/data.md).
 
     tokenizer: a tokenizer.json, a folder with one, or a model. valid: share of the documents to hold out;
-    held_out: texts to hold out. weights: how often each of texts is taken, 0.5: a half of it. dedup: which duplicates are dropped, near ones from a likeness of threshold (0.8).
+    held_out: texts to hold out. add_tokens, add_special_tokens: for the end of its vocabulary, lists or files with one a
+    line; a model that is trained on the shards (init) grows by them. weights: how often each of texts is taken, 0.5: a half of it. dedup: which duplicates are dropped, near ones from a likeness of threshold (0.8).
     """
     if dedup not in ("none", "exact", "exact,near"):
         refuse('dedup is one of none, exact, exact,near, not %r' % (dedup,))
@@ -263,6 +268,8 @@ def data_build(texts: Paths, folder: Path, *, tokenizer: Path, valid: float = 0.
         desc.source.weights = (ctypes.c_double * len(shares))(*shares)
     _set(desc, dict(tokenizer=tokenizer, valid=valid, seed=seed, threshold=threshold, memory=memory,
                     shard_tokens=shard_tokens, end=end, licence=licence, threads=threads))
+    for name, tokens in ("add_tokens", add_tokens), ("add_special_tokens", add_special_tokens):
+        setattr(desc, name, encoded(tokens) if isinstance(tokens, (str, os.PathLike)) else utf8(json.dumps(list(tokens))))
     if on_notice is not None:
         desc.on_notice = callbacks.note(on_notice)
     callbacks.run(lib.tern_data_build, encoded(folder), ctypes.byref(desc), ctypes.byref(stats))

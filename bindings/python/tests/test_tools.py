@@ -176,7 +176,8 @@ class Tools(unittest.TestCase):
             self.assertEqual([json.loads(line) for line in file], made)
 
     def test_training(self):
-        """The command line's numbers, also after a stop. Seen to fail: with a step's False left unread."""
+        """The command line's numbers, also after a stop. Seen to fail: with a step's False left unread; with a list of new
+        tokens as a path."""
         with open(self.path("text"), "w") as file:
             file.write("<|endoftext|>".join("The %s saw a %s and ran to %d hens. " % (a, b, i) * 5
                                             for i, (a, b) in enumerate([("cat", "dog"), ("fox", "owl"), ("hen", "cat")] * 20)))
@@ -211,6 +212,16 @@ class Tools(unittest.TestCase):
         tern.train(self.path("shards"), self.path("tuned"), freeze="embed_tokens,norm", layer_rate_decay=0.9,
                    embedding_rate=None, **tuned)
         self.assertLess(began[1].n_params, began[1].n_all_params)
+        with open(self.path("new.txt"), "w") as file:
+            file.write("The cat\n")
+        tern.data_build([self.path("text")], self.path("grown"), tokenizer=path, add_tokens=self.path("new.txt"),
+                        add_special_tokens=["<|hen|>"])
+        grown = tern.train(self.path("grown"), self.path("grew"), **tuned)
+        self.assertEqual((began[2].n_new_tokens, began[2].first_new_token), (2, n))
+        with tern.Model(grown, threads=1) as model:
+            self.assertEqual(model.tokenize("The cat<|hen|>", special=True, bos=False), [n, n + 1])
+        with self.assertRaisesRegex(tern.TernError, "element 1: 'The cat' is in the vocabulary already"):
+            tern.data_build([self.path("text")], self.path("no"), tokenizer=grown, add_tokens=["The cat"])
         with self.assertRaisesRegex(tern.TernError, "no weight of this bitnet is 'layers.7'"):
             tern.train(self.path("shards"), self.path("no"), freeze="layers.7", **tuned)
         self.assertEqual([e.step for e in seen if e.loss == e.loss], [1, 2, 3, 4])

@@ -65,6 +65,23 @@ tern_status tern_data_open_tokenizer(tern_file **out, const char *folder, tern_e
 tern_status tern_data_put_tokenizer(tern_out_set *set, const tern_file *file, const char *path,
                                     tern_error *err);
 
+// ---- New tokens (data_new_tokens.c) ------------------------------------------------------------
+
+typedef struct tern_new_tokens {
+    tern_new_token *list; // their texts are its own
+    size_t n, capacity;
+} tern_new_tokens;
+void tern_new_tokens_free(tern_new_tokens *n);
+tern_status tern_new_tokens_push(tern_new_tokens *n, tern_str text, bool is_special,
+                                 tern_error *err);
+// Adds them to the tokenizer of `file`, in memory, and opens it again.
+tern_status tern_new_tokens_add(const tern_new_tokens *n, tern_file *file,
+                                tern_tokenizer **tokenizer, tern_error *err);
+// The same with those that a build names.
+tern_status tern_data_add_tokens(const tern_data_build_desc *d, tern_file *file,
+                                 tern_tokenizer **tokenizer, tern_data_build_stats *stats,
+                                 tern_error *err);
+
 // ---- Conversations (data_chats.c) ---------------------------------------------------------------
 
 typedef struct tern_data_chat {

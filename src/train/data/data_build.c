@@ -465,6 +465,7 @@ static tern_status open_builder(builder *b) {
     };
     TERN_TRY(tern_file_open(&b->file, d->tokenizer, b->err));
     TERN_TRY(tern_tokenizer_open(&b->tokenizer, b->file, b->err));
+    TERN_TRY(tern_data_add_tokens(d, b->file, &b->tokenizer, b->stats, b->err));
     b->shard.n_vocab = (uint32_t)tern_tokenizer_n_vocab(b->tokenizer);
     b->shard.tokenizer_hash = tern_tokenizer_hash(b->tokenizer);
     TERN_TRY(choose_end(b));
