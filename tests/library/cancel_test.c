@@ -105,7 +105,7 @@ static void stop_everything(tern_model *m, bool by_signal) {
     size_t n_want;
     tern_session *s = NULL;
     const tern_session_desc endless = {.shift_context = true};
-    const tern_generate_params p = {.sampling = &greedy, .ignore_end = true, .max_tokens = 1 << 30};
+    const tern_generate_params p = {.sampling = &greedy, .ignore_end = true, .max_tokens = 1 << 20};
     tern_target_score *scores = calloc(N_LONG, sizeof *scores);
     say_whole(m, want, &n_want);
     CHECK(tern_session_open(&s, m, &endless, &err) == TERN_OK && scores);
@@ -183,7 +183,7 @@ TEST(cancel_ends_one_session_of_a_group) {
         const tern_session_desc endless = {.shift_context = true};
         tern_generate_params p = {.sampling = &greedy,
                                   .ignore_end = true,
-                                  .max_tokens = 1 << 30,
+                                  .max_tokens = 1 << 20,
                                   .on_end = on_end,
                                   .user = &ends[0]};
         REQUIRE_OK(tern_group_open(&g, m, NULL, &err), err);
