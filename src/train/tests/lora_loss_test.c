@@ -321,22 +321,23 @@ TEST(lora_training_writes_what_peft_reads) {
 
 // ---- Quantization-aware training ---------------------------------------------------------------
 
+#define WIDE                                                                                       \
+    { "Llama", {.arch = "llama", .seed = 90, .n_layers = 1, .n_embd = 256, .n_ff = 256}, false }
+
 // Seen to fail: with inputs that are not rounded, or rounded by whole rows; with files whose scales
 // come from the floats behind the codes by another rule.
 TEST(qat_trains_what_a_session_computes) {
-    static const tiny_model_desc wide = {
-        .arch = "llama", .seed = 90, .n_layers = 1, .n_embd = 256, .n_ff = 256};
     static const struct {
         const char *type;
         base_kind base;
-    } runs[] = {{"q2_0", {"Llama", wide, false}},
-                {"pq2_0", {"Llama", wide, false}},
-                {"ptq1_0", {"Llama", wide, false}},
-                {"tq1_0", {"Llama", wide, false}},
-                {"tq2_0", {"Llama", wide, false}},
-                {"q1_0", {"Llama", wide, false}},
-                {"q4_0", {"Llama", wide, false}},
-                {"q8_0", {"Llama", wide, false}},
+    } runs[] = {{"q2_0", WIDE},
+                {"pq2_0", WIDE},
+                {"ptq1_0", WIDE},
+                {"tq1_0", WIDE},
+                {"tq2_0", WIDE},
+                {"q1_0", WIDE},
+                {"q4_0", WIDE},
+                {"q8_0", WIDE},
                 {"q2_0", {"Qwen3", {.arch = "qwen3", .seed = 91}, false}},
                 {"q2_0", {"Gemma 3", {.arch = "gemma3", .seed = 92}, false}},
                 {"q2_0", {"LFM2", {.arch = "lfm2", .seed = 93}, false}},
