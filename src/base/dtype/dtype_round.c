@@ -78,7 +78,7 @@ static void encode_trits(tern_dtype type, const float *y, size_t n, void *block)
     float scale = 0;
     for (size_t i = 0; i < n; i++) {
         q[i] = (int8_t)((y[i] > 0) - (y[i] < 0));
-        scale = fmaxf(scale, fabsf(y[i]));
+        if (y[i] != 0) scale = fabsf(y[i]); // all that are not 0 have one size
     }
     tern_dtype_encode_ternary(type, q, n, scale, block);
 }
