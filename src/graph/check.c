@@ -301,12 +301,26 @@ static tern_status check_mix(const tern_graph *g, const tern_node *n, tern_error
 }
 
 #ifndef TERN_NO_TRAINING
+// Ids are kept as floats, which count exactly so far.
+static bool is_top(const tern_value *v, int64_t n_cols) {
+    return v->kind == TERN_VALUE_STATE && v->cols % 2 == 1 && v->cols > 1 &&
+           v->cols / 2 <= n_cols && n_cols <= 1 << 24;
+}
+
+static tern_status check_keep_top(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *logits = input(g, n, 0), *top = input(g, n, 1);
+    if (n->first <= logits->cols && is_top(top, n->first)) return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not hold the best of %s", top->name,
+                     logits->name);
+}
+
 // The logits of student and teacher are of the same rows.
 static tern_status check_distill(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *logits = input(g, n, 0), *teacher = input(g, n, 2);
     const tern_distill_attrs *a = &n->distill;
-    if (logits->dim == teacher->dim && a->ratio >= 0 && a->ratio <= 1 && a->temperature > 0)
-        return TERN_OK;
+    bool fits =
+        logits->dim == teacher->dim || (a->temperature == 1 && is_top(teacher, logits->cols));
+    if (fits && a->ratio >= 0 && a->ratio <= 1 && a->temperature > 0) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s cannot be distilled from %s", logits->name,
                      teacher->name);
 }

@@ -135,3 +135,38 @@ tern_status tern_graph_train_distilled(tern_graph *g, const tern_graph *teacher,
     tern_free(other.now);
     return status;
 }
+
+// ---- In two programs ---------------------------------------------------------------------------
+
+static tern_vid add_top(tern_graph *g, const tern_top *top) {
+    return tern_g_named(g, TERN_TEACHER_TOP, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE,
+                        top->n_rows, 2 * top->n_top + 1);
+}
+
+// The side's table of values is of use to a graph that joins two.
+static tern_status end_alone(tern_graph *g, tern_vid *logits, tern_error *err) {
+    side own = {.g = g};
+    tern_status status = end_in_logits(&own, err);
+    *logits = own.logits;
+    tern_free(own.now);
+    return status;
+}
+
+tern_status tern_graph_keep_top(tern_graph *g, const tern_top *top, tern_error *err) {
+    tern_vid logits;
+    TERN_TRY(end_alone(g, &logits, err));
+    tern_vid kept = add_top(g, top);
+    tern_node *n = tern_g_node(g, TERN_OP_KEEP_TOP);
+    tern_g_in(g, n, logits);
+    tern_g_in(g, n, kept);
+    if (n) n->first = (int32_t)top->n_cols;
+    return tern_graph_check(g, err);
+}
+
+tern_status tern_graph_train_on_top(tern_graph *g, const tern_top *top,
+                                    const tern_distill_attrs *how, tern_error *err) {
+    tern_vid logits;
+    TERN_TRY(end_alone(g, &logits, err));
+    add_loss(g, logits, add_top(g, top), how);
+    return tern_graph_check(g, err);
+}

@@ -94,8 +94,11 @@ int64_t tern_graph_scored_cols(const tern_graph *g) {
 
 int64_t tern_graph_logits_cols(const tern_graph *g) {
     for (size_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == TERN_OP_DISTILL)
-            return g->values[g->nodes[i].in[0]].cols + g->values[g->nodes[i].in[2]].cols;
+        if (g->nodes[i].op == TERN_OP_DISTILL) {
+            const tern_value *teacher = &g->values[g->nodes[i].in[2]];
+            bool is_kept = teacher->kind == TERN_VALUE_STATE; // no logits
+            return g->values[g->nodes[i].in[0]].cols + (is_kept ? 0 : teacher->cols);
+        }
     return tern_graph_scored_cols(g);
 }
 

@@ -4,6 +4,7 @@
 //   train_run.c      one run: walking the steps with the team, sequences, rope's tables
 //   train_steps.c    one function per op
 //   train_loss.c     the loss, and the rows that are scored
+//   train_top.c      a teacher's best tokens: kept, and learnt
 //   train_weights.c  those that read or change a weight: rounding, optimizers
 //   train_codes.c    products with frozen weights that are decoded a stripe at a time
 //   train_attention.c  attention among the rows of a document, and its gradient
@@ -177,6 +178,11 @@ void cpu_train_cross_entropy(cpu_train_run *run, cpu_train_step *s, const tern_t
 void cpu_train_cross_entropy_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_distill(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_distill_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_keep_top(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+// distill where its teacher is a state of keep_top.
+bool cpu_train_has_top(const cpu_train_run *run, const tern_node *distill);
+void cpu_train_distill_top(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_distill_top_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_keep_scored(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 // Floats that all threads share during one step.

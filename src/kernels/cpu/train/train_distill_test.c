@@ -14,6 +14,7 @@ enum { N_VOCAB = 45, N_PADDED = 48, N_EMBD = 20, N_WIDE = 28, N_TOKENS = 700 };
 typedef struct lesson {
     float ratio, temperature;
     bool is_own; // the teacher is the student
+    int n_top;   // only its best tokens are known, in another program's words; 0: it is there
 } lesson;
 
 typedef struct rig {
@@ -24,6 +25,7 @@ typedef struct rig {
     float *read[64];
     tern_program *program;
     int32_t ids[N_TOKENS], targets[N_TOKENS], starts[N_TOKENS];
+    struct rig *teacher; // that keeps its best
     tern_error err;
 } rig;
 
@@ -42,10 +44,12 @@ static void build_head(tern_graph *g, int64_t n_vocab, int64_t n_embd) {
 
 static tern_status build(tern_graph *g, const lesson *l, tern_error *err) {
     const tern_distill_attrs how = {l->ratio, l->temperature};
+    const tern_top top = {N_TOKENS, l->n_top, N_VOCAB};
     tern_graph teacher;
     build_head(g, N_VOCAB, N_EMBD);
     build_head(&teacher, l->is_own ? N_VOCAB : N_PADDED, l->is_own ? N_EMBD : N_WIDE);
-    tern_status status = tern_graph_train_distilled(g, &teacher, &how, err);
+    tern_status status = l->n_top ? tern_graph_train_on_top(g, &top, &how, err)
+                                  : tern_graph_train_distilled(g, &teacher, &how, err);
     tern_graph_free(&teacher);
     if (status != TERN_OK) return status;
     bool *frozen = tern_alloc_array(TERN_MEM_GRAPH, g->n_values, sizeof *frozen);
@@ -64,9 +68,8 @@ static float noise(uint32_t seed, uint64_t i) {
 
 // The teacher's weights are the student's and some more, and longer: its distributions are sharper
 // and often have the same best token.
-static tern_status fill(rig *r, const tern_value *v, tern_train_array *a, bool is_own) {
+static tern_status fill(rig *r, const tern_value *v, tern_train_array *a, float length) {
     uint64_t cols = (uint64_t)v->cols, n = (uint64_t)v->rows * cols;
-    float length = tern_value_is_teacher(v) && !is_own ? 2 : 1;
     uint32_t seed = strstr(v->name, "head") ? 5 : 9;
     float *data = tern_alloc_array(TERN_MEM_GRAPH, n, sizeof *data);
     if (!data) return tern_fail_memory(&r->err, n * sizeof *data);
@@ -78,20 +81,18 @@ static tern_status fill(rig *r, const tern_value *v, tern_train_array *a, bool i
     return status;
 }
 
-static tern_status rig_open_on(rig *r, const tern_train_backend *backend, const lesson *l,
-                               int n_threads, uint64_t piece_bytes) {
-    *r = (rig){.backend = backend};
+// The rig of a graph that was built.
+static tern_status rig_ready(rig *r, const lesson *l, const tern_trainer_desc *desc) {
     uint32_t seed = 5;
-    TERN_TRY(build(&r->graph, l, &r->err));
-    const tern_trainer_desc desc = {
-        .n_threads = n_threads, .piece_bytes = piece_bytes, .webgpu = gpu_webgpu(NULL)};
-    TERN_TRY(r->backend->open(&r->device, &desc, &r->err));
+    TERN_TRY(r->backend->open(&r->device, desc, &r->err));
     for (size_t v = 0; v < r->graph.n_values; v++) {
         const tern_value *value = &r->graph.values[v];
         uint64_t n = (uint64_t)(value->rows * value->cols);
         if (value->kind != TERN_VALUE_WEIGHT && value->kind != TERN_VALUE_STATE) continue;
         TERN_TRY(r->backend->array_new(r->device, n, &r->arrays[v], &r->err));
-        if (value->kind == TERN_VALUE_WEIGHT) TERN_TRY(fill(r, value, r->arrays[v], l->is_own));
+        bool is_student = !tern_value_is_teacher(value) && (r->teacher || !l->n_top);
+        const float length = is_student || l->is_own ? 1 : 2;
+        if (value->kind == TERN_VALUE_WEIGHT) TERN_TRY(fill(r, value, r->arrays[v], length));
     }
     for (int t = 0; t < N_TOKENS; t++) {
         r->ids[t] = (int32_t)(next_random(&seed) % N_VOCAB);
@@ -100,20 +101,6 @@ static tern_status rig_open_on(rig *r, const tern_train_backend *backend, const 
     }
     return r->backend->compile(r->device, &r->graph, r->arrays, N_TOKENS, N_TOKENS, &r->program,
                                &r->err);
-}
-
-static tern_status rig_open(rig *r, const lesson *l, int n_threads, uint64_t piece_bytes) {
-    return rig_open_on(r, &tern_train_cpu, l, n_threads, piece_bytes);
-}
-
-static void rig_close(rig *r) {
-    r->backend->program_free(r->program);
-    for (size_t v = 0; v < r->graph.n_values && v < 64; v++) {
-        r->backend->array_free(r->arrays[v]);
-        tern_free(r->read[v]);
-    }
-    if (r->device) r->backend->close(r->device);
-    tern_graph_free(&r->graph);
 }
 
 // As they are when they are first asked for.
@@ -135,10 +122,58 @@ static tern_status run(rig *r) {
     return r->backend->run(r->program, &b, &r->err);
 }
 
+// Puts the teacher's best into the student's state.
+static tern_status ask_teacher(rig *r, const lesson *l, const tern_trainer_desc *desc) {
+    const tern_top top = {N_TOKENS, l->n_top, N_VOCAB};
+    rig *h = r->teacher;
+    *h = (rig){.backend = r->backend};
+    build_head(&h->graph, l->is_own ? N_VOCAB : N_PADDED, l->is_own ? N_EMBD : N_WIDE);
+    TERN_TRY(tern_graph_keep_top(&h->graph, &top, &h->err));
+    TERN_TRY(rig_ready(h, l, desc));
+    TERN_TRY(run(h));
+    tern_vid to = tern_graph_find(&r->graph, TERN_TEACHER_TOP);
+    return r->backend->write(r->arrays[to], 0, (uint64_t)(N_TOKENS * (2 * l->n_top + 1)),
+                             numbers(h, TERN_TEACHER_TOP), &h->err);
+}
+
+static tern_status rig_open_on(rig *r, const tern_train_backend *backend, const lesson *l,
+                               int n_threads, uint64_t piece_bytes) {
+    *r = (rig){.backend = backend};
+    const tern_trainer_desc desc = {
+        .n_threads = n_threads, .piece_bytes = piece_bytes, .webgpu = gpu_webgpu(NULL)};
+    TERN_TRY(build(&r->graph, l, &r->err));
+    if (l->n_top) r->teacher = tern_alloc(TERN_MEM_GRAPH, sizeof *r->teacher);
+    TERN_TRY(rig_ready(r, l, &desc));
+    if (!r->teacher) return TERN_OK;
+    tern_status status = ask_teacher(r, l, &desc);
+    if (status != TERN_OK) r->err = r->teacher->err;
+    return status;
+}
+
+static tern_status rig_open(rig *r, const lesson *l, int n_threads, uint64_t piece_bytes) {
+    return rig_open_on(r, &tern_train_cpu, l, n_threads, piece_bytes);
+}
+
+static void rig_close(rig *r) {
+    if (r->teacher) rig_close(r->teacher);
+    tern_free(r->teacher);
+    r->backend->program_free(r->program);
+    for (size_t v = 0; v < r->graph.n_values && v < 64; v++) {
+        r->backend->array_free(r->arrays[v]);
+        tern_free(r->read[v]);
+    }
+    if (r->device) r->backend->close(r->device);
+    tern_graph_free(&r->graph);
+}
+
 static const lesson lessons[] = {{.ratio = 1, .temperature = 1},
                                  {.ratio = 0.5f, .temperature = 1},
                                  {.ratio = 0.75f, .temperature = 2.5f},
-                                 {.ratio = 0, .temperature = 1}};
+                                 {.ratio = 0, .temperature = 1},
+                                 {.ratio = 1, .temperature = 1, .n_top = 6},
+                                 {.ratio = 0.5f, .temperature = 1, .n_top = 6},
+                                 {.ratio = 1, .temperature = 1, .n_top = 1},
+                                 {.ratio = 1, .temperature = 1, .n_top = N_VOCAB}};
 enum { N_LESSONS = sizeof lessons / sizeof *lessons };
 
 // ---- In double ---------------------------------------------------------------------------------
@@ -159,6 +194,29 @@ static int best_of(const double *x) {
     return best;
 }
 
+// Whether fewer than n are better, the order of equal ones being their own.
+static bool is_among(const double *x, int v, int n) {
+    int n_better = 0;
+    for (int i = 0; i < N_VOCAB; i++) n_better += x[i] > x[v] || (x[i] == x[v] && i < v);
+    return n_better < n;
+}
+
+// KL of the best and of the rest as one, and its slopes by the logits: those of -sum q log p, where
+// log p = z - log sum e^z, and of the rest log p = log sum of the rest's e^z - log sum e^z.
+static double kl_of_top(const double *teacher, const double *p, const double *q, int n,
+                        double *slopes) {
+    double p_rest = 0, q_rest = 0, kl = 0;
+    for (int v = 0; v < N_VOCAB; v++) {
+        bool is_best = is_among(teacher, v, n);
+        p_rest += is_best ? 0 : p[v];
+        q_rest += is_best ? 0 : q[v];
+        kl += is_best ? q[v] * log(q[v] / p[v]) : 0;
+    }
+    for (int v = 0; v < N_VOCAB; v++)
+        slopes[v] = p[v] - (is_among(teacher, v, n) ? q[v] : q_rest * p[v] / p_rest);
+    return kl + (q_rest > 0 ? q_rest * log(q_rest / p_rest) : 0);
+}
+
 // Adds a row's sums and its gradient by the logits.
 static void row_of(const lesson *l, const double *student, const double *teacher, int32_t target,
                    double *slopes, sums *to) {
@@ -168,10 +226,13 @@ static void row_of(const lesson *l, const double *student, const double *teacher
     softmax(teacher, t, q);
     to->loss -= log(p[target]);
     to->agreement += best_of(student) == best_of(teacher);
+    double of_top[N_VOCAB], kl = 0;
+    for (int v = 0; v < N_VOCAB; v++) kl += q[v] * log(q[v] / soft[v]);
+    to->kl += l->n_top ? kl_of_top(teacher, p, q, l->n_top, of_top) : kl;
     for (int v = 0; v < N_VOCAB; v++) {
-        to->kl += q[v] * log(q[v] / soft[v]);
-        slopes[v] = 0.01 * ((1 - (double)l->ratio) * (p[v] - (v == target)) +
-                            (double)l->ratio * t * (soft[v] - q[v]));
+        double slope = l->n_top ? of_top[v] : soft[v] - q[v];
+        slopes[v] =
+            0.01 * ((1 - (double)l->ratio) * (p[v] - (v == target)) + (double)l->ratio * t * slope);
     }
 }
 
@@ -184,7 +245,9 @@ static void logits_of(const float *x, const float *w, int n_embd, double *out) {
 
 static sums in_double(rig *r, const lesson *l, double *by_table, double *by_head) {
     const float *table = numbers(r, "table"), *head = numbers(r, "head");
-    const float *other_table = numbers(r, "teacher.table"), *other = numbers(r, "teacher.head");
+    rig *h = r->teacher;
+    const float *other_table = h ? numbers(h, "table") : numbers(r, "teacher.table");
+    const float *other = h ? numbers(h, "head") : numbers(r, "teacher.head");
     const int n_other = l->is_own ? N_EMBD : N_WIDE;
     double student[N_VOCAB], teacher[N_VOCAB], slopes[N_VOCAB];
     sums all = {0};
@@ -232,7 +295,8 @@ static void check_lesson(rig *r, const lesson *l, double bound) {
 }
 
 // The teacher's logits are up to 20, whose rounding to float32 is 1e-6 of their exponentials. Seen
-// to fail: a gradient without T; the teacher's padding in its sum.
+// to fail: a gradient without T; the teacher's padding in its sum. For its best tokens: padding
+// among them; the rest's gradient as if it were nothing; a heap whose first is not the worst.
 TEST(train_distilled_loss_and_gradient_are_those_of_float64) {
     for (size_t k = 0; k < N_LESSONS; k++) {
         rig r;
@@ -246,6 +310,7 @@ TEST(webgpu_train_distilled_loss_and_gradient_are_those_of_float64) {
     bool absent = false;
     for (size_t k = 0; k < N_LESSONS && !absent; k++) {
         rig r;
+        if (lessons[k].n_top) continue; // the CPU's alone
         tern_status status = rig_open_on(&r, &tern_train_webgpu, &lessons[k], 0, 1);
         if (status == TERN_OK) check_lesson(&r, &lessons[k], 3e-5);
         absent = status != TERN_OK && gpu_is_absent(r.err.message);
@@ -254,18 +319,47 @@ TEST(webgpu_train_distilled_loss_and_gradient_are_those_of_float64) {
     }
 }
 
-// Its own teacher teaches nothing: all differences are 0, not only small.
-TEST(train_distilled_from_itself_has_no_kl_and_no_gradient) {
+// All of a vocabulary is a teacher that is there, padding or not. Seen to fail: a rest of all
+// tokens beside them, of a probability above 0.
+TEST(train_distilled_from_all_kept_is_from_the_teacher) {
     for (int k = 0; k < 2; k++) {
+        const float ratio = k ? 0.5f : 1;
+        const lesson l = {ratio, 1, false, N_VOCAB}, live = {ratio, 1, false, 0};
+        double error = 0, norm = 0;
+        rig r, want;
+        REQUIRE_OK(rig_open(&r, &l, 2, 1), r.err);
+        REQUIRE_OK(rig_open(&want, &live, 1, 0), want.err);
+        REQUIRE_OK(run(&r), r.err);
+        REQUIRE_OK(run(&want), want.err);
+        double kl = (double)*numbers(&want, "kl");
+        CHECK(*numbers(&r, "loss") == *numbers(&want, "loss"));
+        CHECK(*numbers(&r, "agreement") == *numbers(&want, "agreement"));
+        CHECK(fabs((double)*numbers(&r, "kl") - kl) < 1e-5 * kl);
+        for (int i = 0; i < N_VOCAB * N_EMBD; i++) {
+            double x = (double)numbers(&want, "grad.head")[i];
+            error += pow((double)numbers(&r, "grad.head")[i] - x, 2);
+            norm += x * x;
+        }
+        CHECK_MSG(norm > 0 && sqrt(error / norm) < 1e-5, "gradient: %g", sqrt(error / norm));
+        rig_close(&r);
+        rig_close(&want);
+    }
+}
+
+// Its own teacher teaches nothing: all differences are 0, not only small. Where only its best are
+// known, the gradient by the rest is a difference of two roundings.
+TEST(train_distilled_from_itself_has_no_kl_and_no_gradient) {
+    const lesson own[] = {{1, 1, true, 0}, {1, 2.5f, true, 0}, {1, 1, true, 9}};
+    for (int k = 0; k < 3; k++) {
         rig r;
         float most = 0;
-        REQUIRE_OK(rig_open(&r, &(lesson){1, k ? 2.5f : 1, true}, 2, 0), r.err);
+        REQUIRE_OK(rig_open(&r, &own[k], 2, 0), r.err);
         REQUIRE_OK(run(&r), r.err);
         for (int i = 0; i < N_VOCAB * N_EMBD; i++)
             most = fmaxf(most, fmaxf(fabsf(numbers(&r, "grad.head")[i]),
                                      fabsf(numbers(&r, "grad.table")[i])));
-        CHECK_MSG(*numbers(&r, "kl") == 0 && most == 0, "KL %g, gradient %g",
-                  (double)*numbers(&r, "kl"), (double)most);
+        CHECK_MSG(*numbers(&r, "kl") == 0 && most <= (own[k].n_top ? 1e-7f : 0),
+                  "KL %g, gradient %g", (double)*numbers(&r, "kl"), (double)most);
         CHECK(*numbers(&r, "loss") > 0);
         rig_close(&r);
     }
@@ -285,6 +379,7 @@ static uint32_t bits_of(const lesson *l, int n_threads, uint64_t piece_bytes) {
     return crc;
 }
 
+// Seen to fail: the rows of every piece beside what is kept of the first one's.
 TEST(train_distilled_bits_are_those_of_any_piece_and_threads) {
     for (size_t i = 0; i < N_LESSONS; i++) {
         uint32_t want = bits_of(&lessons[i], 1, 0);

@@ -110,6 +110,10 @@ static float divergence(const distilled *d, const float *student, const float *t
 }
 
 void cpu_train_distill(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    if (cpu_train_has_top(run, s->node)) {
+        cpu_train_distill_top(run, s, team);
+        return;
+    }
     cpu_operands o = cpu_train_operands(run, s->node);
     const distilled d = distilled_of(run, s->node, team);
     size_t first, last;
@@ -150,6 +154,10 @@ static void distilled_back(const distilled *d, float *row, const float *wanted, 
 }
 
 void cpu_train_distill_grad(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    if (cpu_train_has_top(run, s->node)) {
+        cpu_train_distill_top_grad(run, s, team);
+        return;
+    }
     cpu_operands o = cpu_train_operands(run, s->node);
     const distilled d = distilled_of(run, s->node, team);
     const float *weights = run->batch->weights;

@@ -425,6 +425,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_KEEP_SCORED: return cpu_train_keep_scored;
     case TERN_OP_CROSS_ENTROPY: return cpu_train_cross_entropy;
     case TERN_OP_CROSS_ENTROPY_GRAD: return cpu_train_cross_entropy_grad;
+    case TERN_OP_KEEP_TOP: return cpu_train_keep_top;
     case TERN_OP_DISTILL: return cpu_train_distill;
     case TERN_OP_DISTILL_GRAD: return cpu_train_distill_grad;
     case TERN_OP_SUM_INTO: return cpu_train_sum_into;
@@ -465,6 +466,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_ROUTE_GRAD:
     case TERN_OP_MIX:
     case TERN_OP_LAYER_NORM_GRAD:
+    case TERN_OP_KEEP_TOP:
     case TERN_OP_CAP_GRAD: return (size_t)p->g->values[n->in[0]].cols;
     default: return 0;
     }
