@@ -208,6 +208,8 @@ typedef struct tern_train_event {
     // With valid_loss, qat and init: shares of weights whose rounded sign is another one than at
     // first, and of those that are 0 in one of both alone.
     double sign_flips, zero_changes;
+    uint64_t cache_bytes; // while teacher_cache is written, before the first step: its size in all,
+    double cache_share;   // and how much of it is there; else 0
     const char *checkpoint;      // just written, or NULL
     const char *prompt, *sample; // of sample_prompts, as the model read it, and its answer; or NULL
     // With valid_loss or ends_early: the least one so far and its step, 0: before training. Unless
@@ -233,6 +235,8 @@ typedef struct tern_train_info {
     int64_t n_params, n_ternary; // trained; those rounded in use, to -1, 0 and +1 or to qat's type
     int64_t n_all_params;        // also frozen ones
     tern_train_memory memory;
+    uint64_t cache_bytes;    // of teacher_cache on the disk when it is complete; 0: there is none
+    double cache_share;      // how much of it is there
     double seconds;          // of all steps, from a run of measured_tokens; NAN: not measured
     int32_t measured_tokens; // with tern_train_plan
     int32_t n_layers, n_embd, seq_len, batch_tokens;
@@ -272,6 +276,11 @@ typedef struct tern_train_desc {
     // decoder of any size and family with the vocabulary of `data`; it stays as it is.
     const char *teacher;
     float kd_ratio; // 0: 1; below 0: none, KL is only measured
+    // Not NULL: the teacher runs over the text once, before the first step and without the student,
+    // and this file keeps its best tokens for each scored one; KL is then of these and "the rest",
+    // at temperature 1. A killed pass goes on; with the whole file no teacher is needed.
+    const char *teacher_cache;
+    int32_t teacher_top_k; // best tokens that are kept, 0: 64, or what the file has
     // Not NULL: quantization-aware training (arXiv:1712.05877). Every step computes with the
     // matrices of layers as files of this type hold them, "ptq1_0", "pq2_0", "q2_0", "tq1_0",
     // "tq2_0" (trits with a scale for each group), "q1_0", "q4_0" or "q8_0", and with inputs of 8

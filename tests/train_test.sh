@@ -136,6 +136,23 @@ done
 n=$((n + 1))
 cmp -s "$dir/ids.$(basename "$model")" "$dir/ids.step-00000002.gguf" || wrong "another tokenizer"
 
+# A teacher runs once, which a plan counts and does not do.
+taught="--data $dir/gguf $small -n 2 --teacher-cache $dir/said --teacher-top-k 7"
+ends 0 "$tern" train $taught --teacher "$dir/whole/step-00000002.gguf" --plan
+says '^cache   .*/said: [0-9.]* [kM]B on disk, 0% of it written$'
+n=$((n + 1))
+[ -e "$dir/said" ] && wrong "--plan writes the cache"
+ends 0 "$tern" train $taught --teacher "$dir/whole/step-00000002.gguf" -o "$dir/pupil"
+says '^cache   .*/said: [0-9.]* [kM]B on disk, 0% of it written$'
+ends 0 "$tern" train $taught -o "$dir/pupil2"
+says '^cache   .*/said: [0-9.]* [kM]B on disk$'
+n=$((n + 1))
+cmp -s "$dir/pupil/step-00000002.gguf" "$dir/pupil2/step-00000002.gguf" || wrong "another pupil"
+fails 1 'it has the best 7 of each token.s, and teacher_top_k is 8' \
+    "$tern" train $taught --teacher-top-k 8 -o "$dir/no"
+fails 2 'teacher-top-k goes with --teacher-cache' \
+    "$tern" train --data "$dir/gguf" $small -o "$dir/no" --teacher-top-k 7
+
 # Every step rounds the matrices, and a checkpoint has their codes.
 ends 0 "$tern" train --data "$dir/gguf" -o "$dir/qat" $small -n 2 --recipe llama --embd 64 --ff 64 --qat q2_0
 says '^model   llama, .* rounded to q2_0$'

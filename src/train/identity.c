@@ -31,7 +31,7 @@ static void put_data(tern_strbuf *out, const char *key, const tern_token_set *se
                        sum, packings[packing]);
 }
 
-static void put_all_data(tern_strbuf *out, const tern_trainer *t) {
+void tern_identity_put_data(const tern_trainer *t, tern_strbuf *out) {
     put_data(out, "data", t->data, t->desc.packing);
     put_data(out, "held_out", t->valid, t->desc.packing);
 }
@@ -87,7 +87,7 @@ tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern
     else if (t->preferring)
         tern_preferring_describe(t, out);
     else
-        put_all_data(out, t);
+        tern_identity_put_data(t, out);
     if (t->teacher) tern_teacher_describe(t, out);
     tern_qat_describe(t, out);
     tern_strbuf_printf(out, ",\"tokenizer\":\"%016llx\"}",
@@ -148,19 +148,26 @@ static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
     }
 }
 
-tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
-                                const tern_json *run, const char *place, tern_error *err) {
-    tern_strbuf text = {0}, differences = {0};
-    tern_json_doc mine = {0};
-    tern_status status = tern_identity_describe(t, &text, err);
-    if (status == TERN_OK) status = tern_json_parse(&mine, text.ptr, text.len, err);
-    if (status == TERN_OK) put_differences(&differences, &mine, doc, run);
-    if (status == TERN_OK && differences.failed) status = tern_fail_memory(err, text.len);
+tern_status tern_identity_compare(const tern_strbuf *mine, const tern_json_doc *doc,
+                                  const tern_json *run, const char *place, tern_error *err) {
+    tern_strbuf differences = {0};
+    tern_json_doc parsed = {0};
+    tern_status status = tern_json_parse(&parsed, mine->ptr, mine->len, err);
+    if (status == TERN_OK) put_differences(&differences, &parsed, doc, run);
+    if (status == TERN_OK && differences.failed) status = tern_fail_memory(err, mine->len);
     if (status == TERN_OK && differences.len)
         status =
             tern_fail(err, TERN_ERR_ARGUMENT, "%s is of another run: %s", place, differences.ptr);
-    tern_json_free(&mine);
-    tern_strbuf_free(&text);
+    tern_json_free(&parsed);
     tern_strbuf_free(&differences);
+    return status;
+}
+
+tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
+                                const tern_json *run, const char *place, tern_error *err) {
+    tern_strbuf mine = {0};
+    tern_status status = tern_identity_describe(t, &mine, err);
+    if (status == TERN_OK) status = tern_identity_compare(&mine, doc, run, place, err);
+    tern_strbuf_free(&mine);
     return status;
 }

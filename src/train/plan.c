@@ -236,6 +236,7 @@ tern_train_info tern_plan_info(const tern_trainer *t) {
         tern_preferring_info(t, &i);
         return i;
     }
+    tern_teacher_cache_sizes(t, &i.cache_bytes, &i.cache_share);
     uint64_t per_epoch = tern_token_set_n_sequences(t->data);
     tern_token_set_layout layout = tern_token_set_get_layout(t->data);
     i.n_windows = per_epoch;
@@ -319,8 +320,9 @@ static tern_status plan(tern_trainer *t, tern_error *err) {
     tern_error reason = {0};
     TERN_TRY(tern_plan_shares(t, err));
     TERN_TRY(tern_train_check_length(&t->desc, err));
+    tern_status status = tern_teacher_cache_plan(t, &reason);
     tern_train_info info = tern_plan_info(t);
-    tern_status status = tern_trainer_take(t, &reason);
+    if (status == TERN_OK) status = tern_trainer_take(t, &reason);
     if (status == TERN_OK && !tern_trainer_has_pairs(t)) status = measure(t, &info, &reason);
     if (t->desc.on_begin) t->desc.on_begin(t->desc.user, &info);
     return status == TERN_OK ? TERN_OK : tern_fail(err, status, "%s", reason.message);

@@ -146,6 +146,19 @@ static tern_status settle_teacher(tern_train_desc *d, tern_error *err) {
     if (d->kd_ratio == 0) d->kd_ratio = 1;
     if (d->kd_ratio < 0) d->kd_ratio = 0;
     if (d->temperature == 0) d->temperature = 1;
+    if (d->teacher_cache && d->temperature != 1)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: a temperature of %g: what teacher_cache keeps is of 1",
+                         (double)d->temperature);
+    if (d->teacher_cache && d->device && strcmp(d->device, "cpu") != 0)
+        return tern_fail(
+            err, TERN_ERR_UNSUPPORTED,
+            "train: teacher_cache is for the CPU: on a GPU the teacher runs beside its "
+            "student");
+    if (d->teacher_top_k < 0 || (d->teacher_top_k && !d->teacher_cache))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: a teacher_top_k of %d: expected a count, with teacher_cache",
+                         (int)d->teacher_top_k);
     if (d->kd_ratio <= 1 && d->temperature > 0 && isfinite(d->temperature)) return TERN_OK;
     return tern_fail(
         err, TERN_ERR_ARGUMENT,
@@ -317,7 +330,7 @@ static tern_status settle_preferences(tern_train_desc *d, const tern_config *c, 
 tern_status tern_train_settle(tern_train_desc *d, tern_config *c, tern_error *err) {
     TERN_TRY(check_numbers(d, err));
     TERN_TRY(tern_parts_check(d, err));
-    if (d->teacher) TERN_TRY(settle_teacher(d, err));
+    if (d->teacher || d->teacher_cache) TERN_TRY(settle_teacher(d, err));
     if (d->preferences) return settle_preferences(d, c, err);
     if (d->pairs && d->init) return settle_fine_tuned(d, c, err);
     if (d->init) return settle_based(d, c, err);

@@ -6,6 +6,7 @@
 //
 // A document begins with the end token of the previous one in the text. So the token after it is
 // learnt too, and the end token serves as the beginning of a text when the model runs.
+#include <math.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "train/data/data.h"
@@ -33,6 +34,7 @@ tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[
     if (t->assistant)
         tern_assistant_mask(t->assistant, t->sequence, t->marks, t->desc.seq_len, targets);
     for (int32_t i = 0; i < t->desc.seq_len; i++) *n_scored += targets[i] >= 0;
+    tern_teacher_cache_note(t, set, at, row);
     return TERN_OK;
 }
 
@@ -99,6 +101,32 @@ tern_status tern_trainer_sum(tern_trainer *t, float *x, tern_error *err) {
     if (tern_train_ranks(&t->desc) == 1) return TERN_OK;
     if (c->sum_begin(c->self, x, 1) && c->sum_finish(c->self)) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO, "train: another process of the group was lost");
+}
+
+// ---- What is told ------------------------------------------------------------------------------
+
+tern_train_event tern_trainer_event(const tern_trainer *t) {
+    return (tern_train_event){.step = t->step,
+                              .n_steps = t->desc.n_steps,
+                              .n_tokens =
+                                  tern_trainer_has_pairs(t) ? 0 : t->step * t->desc.batch_tokens,
+                              .loss = NAN,
+                              .valid_loss = NAN,
+                              .best_valid_loss = NAN,
+                              .rate = (double)tern_train_rate(&t->desc, t->step),
+                              .grad_norm = NAN,
+                              .tokens_per_second = NAN,
+                              .pairs_per_second = NAN,
+                              .recall_1 = NAN,
+                              .recall_10 = NAN,
+                              .reward_margin = NAN,
+                              .reward_accuracy = NAN,
+                              .cross_entropy = NAN,
+                              .kl = NAN,
+                              .top1_agreement = NAN,
+                              .sign_flips = NAN,
+                              .zero_changes = NAN,
+                              .seconds_left = NAN};
 }
 
 // ---- What is added up --------------------------------------------------------------------------
@@ -172,6 +200,7 @@ static tern_status add_gradients(tern_trainer *t, int64_t *n_all, tern_error *er
             b.on_array = sum_array;
             b.user = &g;
         }
+        TERN_TRY(tern_teacher_cache_feed(t, run * t->desc.micro_tokens, b.n_tokens, err));
         TERN_TRY(tern_trainer_run(t, &t->train, &b, err));
     }
     for (size_t i = 0; group && !tern_trainer_has_host(t) && i < t->n_slots; i++)

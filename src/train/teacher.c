@@ -5,14 +5,6 @@
 #include "base/alloc.h"
 #include "train/trainer.h"
 
-struct tern_teacher {
-    tern_file *file;
-    const tern_arch *arch;
-    tern_config config;
-    tern_frozen frozen;
-    tern_graph graph; // as inference has it
-};
-
 // ---- Vocabularies ------------------------------------------------------------------------------
 
 // Ids mean the same if all texts of the vocabulary are the same. Logits beyond it are padding.
@@ -45,7 +37,7 @@ static tern_status check_vocabulary(const tern_trainer *t, tern_error *err) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-static tern_status build(const tern_trainer *t, tern_teacher *h, tern_error *err) {
+static tern_status build(tern_teacher *h, tern_error *err) {
     TERN_TRY(tern_file_need_weights(h->file, err));
     TERN_TRY(tern_arch_read(h->file, &h->arch, &h->config, err));
     tern_config_order_as_gguf(h->arch, &h->config);
@@ -59,19 +51,14 @@ static tern_status build(const tern_trainer *t, tern_teacher *h, tern_error *err
     if (op)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "a %s cannot teach: training does not compute %s", h->arch->name, op);
-    return tern_frozen_lower(t, &h->frozen, &h->graph, err);
+    return TERN_OK;
 }
 
-tern_status tern_teacher_open(tern_trainer *t, tern_error *err) {
+static tern_status open_model(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    if (tern_trainer_has_pairs(t))
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "train: a teacher goes with text, not with pairs or preferences");
-    tern_teacher *h = t->teacher = tern_alloc(TERN_MEM_GRAPH, sizeof *h);
-    if (!h) return tern_fail_memory(err, sizeof *h);
-    tern_graph_init(&h->graph);
+    tern_teacher *h = t->teacher;
     TERN_TRY(tern_file_open(&h->file, d->teacher, err));
-    tern_status status = build(t, h, err);
+    tern_status status = build(h, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, d->teacher);
     if (d->seq_len > h->config.n_context)
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -80,8 +67,22 @@ tern_status tern_teacher_open(tern_trainer *t, tern_error *err) {
     return check_vocabulary(t, err);
 }
 
+tern_status tern_teacher_open(tern_trainer *t, tern_error *err) {
+    if (tern_trainer_has_pairs(t))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: a teacher goes with text, not with pairs or preferences");
+    tern_teacher *h = t->teacher = tern_alloc(TERN_MEM_GRAPH, sizeof *h);
+    if (!h) return tern_fail_memory(err, sizeof *h);
+    tern_graph_init(&h->graph);
+    if (t->desc.teacher) TERN_TRY(open_model(t, err));
+    if (t->desc.teacher_cache) return tern_teacher_cache_open(t, err);
+    tern_status status = tern_frozen_lower(t, &h->frozen, &h->graph, err);
+    return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.teacher);
+}
+
 void tern_teacher_close(tern_teacher *h) {
     if (!h) return;
+    tern_teacher_cache_close(h->cache);
     tern_graph_free(&h->graph);
     tern_frozen_free(&h->frozen);
     tern_file_close(h->file);
@@ -92,6 +93,10 @@ void tern_teacher_close(tern_teacher *h) {
 
 tern_status tern_teacher_join(tern_trainer *t, tern_graph *g, tern_error *err) {
     const tern_distill_attrs how = {t->desc.kd_ratio, t->desc.temperature};
+    if (t->teacher->cache) {
+        const tern_top top = tern_teacher_cache_top(t);
+        return tern_graph_train_on_top(g, &top, &how, err);
+    }
     tern_status status = tern_graph_train_distilled(g, &t->teacher->graph, &how, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.teacher);
 }
@@ -100,6 +105,7 @@ tern_status tern_teacher_join(tern_trainer *t, tern_graph *g, tern_error *err) {
 tern_status tern_teacher_load(tern_trainer *t, tern_error *err) {
     tern_teacher *h = t->teacher;
     tern_status status = TERN_OK;
+    if (h->cache) return TERN_OK; // it was there before the student
     for (size_t v = 0; status == TERN_OK && v < h->graph.n_values; v++) {
         char name[TERN_NAME_BYTES + sizeof TERN_TEACHER];
         snprintf(name, sizeof name, TERN_TEACHER "%s", h->graph.values[v].name);
@@ -118,7 +124,12 @@ tern_status tern_teacher_bytes(const tern_trainer *t, const tern_value *v, uint6
 }
 
 void tern_teacher_describe(const tern_trainer *t, tern_strbuf *out) {
-    tern_strbuf_printf(out, ",\"teacher\":\"%s, %08x\",\"kd_ratio\":%.9g,\"temperature\":%.9g",
-                       t->teacher->arch->name, t->teacher->frozen.sum, (double)t->desc.kd_ratio,
+    const tern_teacher *h = t->teacher;
+    tern_strbuf_puts(out, ",\"teacher\":\"");
+    if (h->cache)
+        tern_strbuf_puts(out, tern_teacher_cache_name(h->cache));
+    else
+        tern_strbuf_printf(out, "%s, %08x", h->arch->name, h->frozen.sum);
+    tern_strbuf_printf(out, "\",\"kd_ratio\":%.9g,\"temperature\":%.9g", (double)t->desc.kd_ratio,
                        (double)t->desc.temperature);
 }

@@ -67,6 +67,7 @@ static tern_status validate(loop *l, tern_train_event *e) {
             row += t->desc.seq_len;
         }
         tern_train_batch b = tern_trainer_batch(t, 0, row);
+        TERN_TRY(tern_teacher_cache_feed(t, 0, row, l->err));
         TERN_TRY(tern_trainer_run(t, &t->score, &b, l->err));
     }
     TERN_TRY(tern_trainer_read_sums(t, &found, l->err));
@@ -128,30 +129,6 @@ static void tell(loop *l, const tern_train_event *e) {
         l->stopped = true;
 }
 
-static tern_train_event event_now(const tern_trainer *t) {
-    return (tern_train_event){.step = t->step,
-                              .n_steps = t->desc.n_steps,
-                              .n_tokens =
-                                  tern_trainer_has_pairs(t) ? 0 : t->step * t->desc.batch_tokens,
-                              .loss = NAN,
-                              .valid_loss = NAN,
-                              .best_valid_loss = NAN,
-                              .rate = (double)tern_train_rate(&t->desc, t->step),
-                              .grad_norm = NAN,
-                              .tokens_per_second = NAN,
-                              .pairs_per_second = NAN,
-                              .recall_1 = NAN,
-                              .recall_10 = NAN,
-                              .reward_margin = NAN,
-                              .reward_accuracy = NAN,
-                              .cross_entropy = NAN,
-                              .kl = NAN,
-                              .top1_agreement = NAN,
-                              .sign_flips = NAN,
-                              .zero_changes = NAN,
-                              .seconds_left = NAN};
-}
-
 // Tokens or pairs per second since the last line of the log, and the time left at that pace.
 static void measure_speed(const loop *l, tern_train_event *e) {
     const tern_trainer *t = l->t;
@@ -205,7 +182,7 @@ static tern_status log_changes(loop *l, tern_train_event *e) {
 
 static tern_status log_step(loop *l) {
     tern_trainer *t = l->t;
-    tern_train_event e = event_now(t);
+    tern_train_event e = tern_trainer_event(t);
     tern_train_sums found;
     float norm2;
     TERN_TRY(tern_trainer_read_sums(t, &found, l->err));
@@ -263,7 +240,7 @@ static bool ends_early(const tern_trainer *t) {
 }
 
 static void tell_end(loop *l) {
-    tern_train_event e = event_now(l->t);
+    tern_train_event e = tern_trainer_event(l->t);
     e.best_valid_loss = (double)l->t->best.loss;
     e.best_step = l->t->best.step;
     e.ends_early = true;
@@ -272,7 +249,7 @@ static void tell_end(loop *l) {
 
 static tern_status log_valid(loop *l) {
     tern_trainer *t = l->t;
-    tern_train_event e = event_now(t);
+    tern_train_event e = tern_trainer_event(t);
     double begun = tern_seconds();
     if (t->preferring)
         TERN_TRY(tern_preferring_validate(t, &e.valid_loss, &e.reward_margin, &e.reward_accuracy,
@@ -301,7 +278,7 @@ static tern_status log_valid(loop *l) {
 
 static tern_status take_sample(void *user, const char *prompt, const char *text, tern_error *err) {
     loop *l = user;
-    tern_train_event e = event_now(l->t);
+    tern_train_event e = tern_trainer_event(l->t);
     tern_train_log_begin(l->log, l->t);
     tern_train_log_sample(l->log, prompt, text);
     TERN_TRY(tern_train_log_end(l->log, err));
@@ -323,7 +300,7 @@ static tern_status log_samples(loop *l) {
 static tern_status tell_step(loop *l) {
     tern_trainer *t = l->t;
     const tern_train_desc *d = &t->desc;
-    tern_train_event e = event_now(t);
+    tern_train_event e = tern_trainer_event(t);
     if (tern_trainer_has_host(t)) {
         float loss;
         TERN_TRY(read_number(t, "loss", &loss, l->err));
@@ -341,7 +318,7 @@ static tern_status checkpoint(loop *l) {
     double begun = tern_seconds();
     if (tern_train_rank(&t->desc) == 0) TERN_TRY(tern_checkpoint_write(t, l->err));
     snprintf(name, sizeof name, "step-%08lld.gguf", (long long)t->step);
-    tern_train_event e = event_now(t);
+    tern_train_event e = tern_trainer_event(t);
     e.checkpoint = name;
     tell(l, &e);
     l->begun += tern_seconds() - begun;

@@ -371,7 +371,7 @@ tern_status tern_trainer_lay_out(tern_trainer **out, const tern_train_desc *desc
     TERN_TRY_GOTO(open_data(t, err));
     if (desc->assistant_only) TERN_TRY_GOTO(open_speech(t, err));
     TERN_TRY_GOTO(open_device(t, err));
-    if (desc->teacher) TERN_TRY_GOTO(tern_teacher_open(t, err));
+    if (desc->teacher || desc->teacher_cache) TERN_TRY_GOTO(tern_teacher_open(t, err));
     TERN_TRY_GOTO(build_graphs(t, err));
     TERN_TRY_GOTO(make_rows(t, err));
     TERN_TRY_GOTO(tern_plan_memory(t, err));
@@ -391,7 +391,9 @@ tern_status tern_trainer_take(tern_trainer *t, tern_error *err) {
 
 tern_status tern_trainer_open(tern_trainer **out, const tern_train_desc *desc, tern_error *err) {
     TERN_TRY(tern_trainer_lay_out(out, desc, err));
-    tern_status status = tern_trainer_take(*out, err);
+    tern_status status = TERN_OK;
+    if ((*out)->teacher) status = tern_teacher_cache_fill(*out, err);
+    if (status == TERN_OK) status = tern_trainer_take(*out, err);
     if (status == TERN_OK) return TERN_OK;
     tern_trainer_close(*out);
     *out = NULL;

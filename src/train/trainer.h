@@ -18,12 +18,14 @@
 //   pairs.c        pairs of texts: for embedding models (contrast.c) and preferences
 //   preferences.c  a step of pairs of answers; preference_loss.c: its loss
 //   data/          from texts and chats to shards of tokens, and how documents fill windows
-//   teacher.c      another model whose logits are learnt
+//   teacher.c      another model whose logits are learnt; teacher_cache.c: kept in a file,
+//                  which teacher_pass.c writes
 //   plot/          a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H
 
 #include "base/dtype/ternary.h"
+#include "base/strbuf.h"
 #include "formats/formats.h"
 #include "formats/shard/shard.h"
 #include "input/input.h"
@@ -217,6 +219,8 @@ bool tern_trainer_masks(const tern_trainer *t);
 tern_status tern_trainer_fill(tern_trainer *t, tern_token_set *set, uint64_t at[2], int32_t row,
                               int64_t *n_scored, tern_error *err);
 
+// An event of this step without any numbers.
+tern_train_event tern_trainer_event(const tern_trainer *t);
 // Rows [first, first + n_tokens) of those that were filled.
 tern_train_batch tern_trainer_batch(const tern_trainer *t, int32_t first, int32_t n_tokens);
 // Step t->step + 1: its gradients, and the optimizer's update with this rate and decay.
@@ -305,7 +309,7 @@ void tern_frozen_free(tern_frozen *f); // after the device's arrays
 // Opens desc->teacher, whose vocabulary must be that of the student's tokenizer, which is open.
 tern_status tern_teacher_open(tern_trainer *t, tern_error *err);
 void tern_teacher_close(tern_teacher *teacher); // NULL is allowed
-// From the student's graph to one of both that ends in the loss.
+// From the student's graph to one that ends in the loss: of both, unless a cache is learnt from.
 tern_status tern_teacher_join(tern_trainer *t, tern_graph *g, tern_error *err);
 // Fills its slots, before anything is compiled.
 tern_status tern_teacher_load(tern_trainer *t, tern_error *err);
@@ -314,6 +318,72 @@ tern_status tern_teacher_bytes(const tern_trainer *t, const tern_value *v, uint6
                                tern_error *err);
 // Appends its part of the run's identity.
 void tern_teacher_describe(const tern_trainer *t, tern_strbuf *out);
+
+// ---- A teacher's cache (teacher_cache.c) -------------------------------------------------------
+
+typedef struct tern_teacher_cache tern_teacher_cache;
+// desc.teacher_cache, which may not be there yet. A file of other text, of another teacher or K is
+// refused with the differences.
+struct tern_teacher {
+    tern_file *file; // NULL: a whole cache needs none
+    const tern_arch *arch;
+    tern_config config;
+    tern_frozen frozen;
+    tern_graph graph;          // as inference has it
+    tern_teacher_cache *cache; // NULL: it runs in each step
+};
+tern_status tern_teacher_cache_open(tern_trainer *t, tern_error *err);
+void tern_teacher_cache_close(tern_teacher_cache *cache); // NULL is allowed
+// *bytes: the whole file, 0: there is no cache; *share: how much of it is there.
+void tern_teacher_cache_sizes(const tern_trainer *t, uint64_t *bytes, double *share);
+// Finds the size, and fails if the disk has no room for the missing part.
+tern_status tern_teacher_cache_plan(tern_trainer *t, tern_error *err);
+// Writes the missing windows, for which it loads the teacher and frees it again. Fails if another
+// process is writing them.
+tern_status tern_teacher_cache_fill(tern_trainer *t, tern_error *err);
+tern_top tern_teacher_cache_top(const tern_trainer *t);
+// "llama, 8a3f00c1, top 64"
+const char *tern_teacher_cache_name(const tern_teacher_cache *cache);
+// Without a cache the next two do nothing. Notes which sequence is in the rows from `row` on; gives
+// the device what the teacher says of rows [first, first + n_tokens).
+void tern_teacher_cache_note(tern_trainer *t, const tern_token_set *set, const uint64_t at[2],
+                             int32_t row);
+tern_status tern_teacher_cache_feed(tern_trainer *t, int32_t first, int32_t n_tokens,
+                                    tern_error *err);
+
+// Between what reads a cache and what writes it.
+struct tern_teacher_cache {
+    const char *path;
+    int fd;              // to read, -1: not there
+    uint64_t n_bytes;    // of it, when it was opened
+    uint64_t n_train, n; // windows: to learn, and all
+    int32_t n_top;
+    tern_strbuf head;  // all before the windows; empty: not known yet
+    uint64_t *firsts;  // [n + 1] rows before each window; NULL as long
+    bool is_whole;     // no window is missing
+    char name[96];     // of the teacher, with K
+    uint64_t *windows; // of the sequences of a step
+    float *rows;       // of a window, and its checksum
+};
+
+static inline size_t tern_teacher_cache_width(const tern_teacher_cache *c) {
+    return 2 * (size_t)c->n_top + 1;
+}
+// Rows of a window.
+static inline uint64_t tern_teacher_cache_rows(const tern_teacher_cache *c, uint64_t window) {
+    return c->firsts[window + 1] - c->firsts[window];
+}
+// Where a window begins; of n: the size of the file.
+uint64_t tern_teacher_cache_place(const tern_teacher_cache *c, uint64_t window);
+// Fills the trainer's rows from `row` on with a window.
+tern_status tern_teacher_cache_take(tern_trainer *t, uint64_t window, int32_t row,
+                                    int64_t *n_scored, tern_error *err);
+// To c->rows, for a window that was taken to `row`.
+tern_status tern_teacher_cache_read(const tern_trainer *t, uint64_t window, int32_t row,
+                                    tern_error *err);
+// The checksum of n_rows in c->rows, and whether a teacher can have said them.
+uint32_t tern_teacher_cache_sum(const tern_trainer *t, uint64_t n_rows, int32_t row);
+bool tern_teacher_cache_are_sound(const tern_trainer *t, uint64_t n_rows);
 
 // ---- Adapters ----------------------------------------------------------------------------------
 
@@ -399,10 +469,15 @@ void tern_preference_loss_run(const tern_preference_loss *f, tern_preference_bat
 // Appends the identity as a JSON object: shape, recipe, schedule, seed, first weights, checksums of
 // the data, tokenizer. Call after the first weights are set.
 tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern_error *err);
+// Its parts that say what the text is: members of an object, each after a comma.
+void tern_identity_put_data(const tern_trainer *t, tern_strbuf *out);
 // Fails with the names and values that differ if `run`, a value of doc or NULL, describes another
 // run. place: where it was found.
 tern_status tern_identity_check(const tern_trainer *t, const tern_json_doc *doc,
                                 const tern_json *run, const char *place, tern_error *err);
+// The same for another object, "mine".
+tern_status tern_identity_compare(const tern_strbuf *mine, const tern_json_doc *doc,
+                                  const tern_json *run, const char *place, tern_error *err);
 
 // ---- The log (log.c) ---------------------------------------------------------------------------
 

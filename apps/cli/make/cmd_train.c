@@ -50,7 +50,7 @@ typedef struct train_args {
         n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
     int checkpoint_every, keep, patience, sample_every, sample_tokens, batch_pairs, valid_pairs,
-        pooling, loss;
+        pooling, loss, teacher_top_k;
     int32_t sizes[8];
     float weight_decay, clip, kd_ratio;
 } train_args;
@@ -86,6 +86,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     // 0 on the command line: none; missing: the default
     d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
+    d->teacher_top_k = a->teacher_top_k;
     d->kd_ratio = a->kd_ratio > 0 ? a->kd_ratio : -1;
 }
 
@@ -149,6 +150,10 @@ int cmd_train(const command *self, int argc, char **argv) {
          "every step computes with matrices of this type, which checkpoints have"},
         {0, "teacher", OPTION_TEXT, &d.teacher, "MODEL",
          "with the same vocabulary; the loss adds KL(teacher || student)"},
+        {0, "teacher-cache", OPTION_TEXT, &d.teacher_cache, "FILE",
+         "written once, before the first step; then read in place of --teacher"},
+        {0, "teacher-top-k", OPTION_COUNT, &a.teacher_top_k, "K", "best tokens in it, of each (64)",
+         1, 1 << 24},
         {0, "kd-ratio", OPTION_NUMBER, &a.kd_ratio, "W",
          "share of KL in the loss, the rest is cross entropy (1)", 0, 1},
         OPTIONS_GROUP("An adapter (LoRA) instead of a whole model"),
@@ -258,9 +263,12 @@ int cmd_train(const command *self, int argc, char **argv) {
                          "or --preferences");
     if (!d.pairs && (a.pooling || sizes))
         return bad_usage("train: --pooling and --matryoshka go with --contrastive");
-    if (!d.pairs && !d.teacher && d.temperature > 0)
+    bool taught = d.teacher || d.teacher_cache;
+    if (!d.pairs && !taught && d.temperature > 0)
         return bad_usage("train: --temperature goes with --contrastive or --teacher");
-    if (!d.teacher && a.kd_ratio != 1) return bad_usage("train: --kd-ratio goes with --teacher");
+    if (!taught && a.kd_ratio != 1) return bad_usage("train: --kd-ratio goes with --teacher");
+    if (!d.teacher_cache && a.teacher_top_k)
+        return bad_usage("train: --teacher-top-k goes with --teacher-cache");
     if (d.pairs && a.packing) return bad_usage("train: --packing does not go with --contrastive");
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);

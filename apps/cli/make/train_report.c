@@ -108,6 +108,15 @@ static void print_memory(const tern_train_memory *m) {
     fputc('\n', stderr);
 }
 
+static void print_cache(train_reporter *r, uint64_t bytes, double share) {
+    char a[24];
+    if (r->told_cache) return;
+    r->told_cache = true;
+    fprintf(stderr, "cache   %s: %s on disk", r->desc->teacher_cache, size_text(bytes, a));
+    if (share < 1) fprintf(stderr, ", %.0f%% of it written", 100 * share);
+    fputc('\n', stderr);
+}
+
 void train_header(void *user, const tern_train_info *i) {
     static const char *const recipes[] = {"bitnet", "paper", "llama"};
     train_reporter *r = user;
@@ -133,6 +142,7 @@ void train_header(void *user, const tern_train_info *i) {
     else
         print_tokens(i);
     print_memory(&i->memory);
+    if (i->cache_bytes) print_cache(r, i->cache_bytes, i->cache_share);
     fprintf(stderr, "device  %s\n", i->device);
     if (isfinite(i->seconds))
         fprintf(stderr, "time    about %s, as measured with %d tokens\n", duration(i->seconds, a),
@@ -197,12 +207,20 @@ static void print_teaching(const tern_train_event *e) {
             e->kl, 100 * e->top1_agreement);
 }
 
+// On a terminal how far it is.
+static void print_writing(train_reporter *r, const tern_train_event *e) {
+    print_cache(r, e->cache_bytes, e->cache_share);
+    if (r->is_terminal) fprintf(stderr, "%.1f%% of it written", 100 * e->cache_share);
+}
+
 // One line that is overwritten on a terminal; validation and checkpoints stay.
 bool train_event(void *user, const tern_train_event *e) {
     train_reporter *r = user;
     char a[32], b[48];
     train_clear_line(r);
-    if (e->sample) {
+    if (e->cache_bytes) {
+        print_writing(r, e);
+    } else if (e->sample) {
         print_sample(e);
     } else if (e->checkpoint) {
         fprintf(stderr, "step %lld/%lld, wrote %s/%s\n", (long long)e->step, (long long)e->n_steps,

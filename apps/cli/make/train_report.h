@@ -11,7 +11,7 @@ typedef struct train_reporter {
     const tern_train_desc *desc;
     const volatile sig_atomic_t *interrupted; // stops the run
     struct timespec begun, shown;             // the first step; the progress line
-    bool is_terminal, told_time;
+    bool is_terminal, told_time, told_cache;
 } train_reporter;
 
 // The callbacks of a desc, whose user is the reporter.

@@ -48,6 +48,8 @@ class TrainEvent:
     top1_agreement: float
     sign_flips: float  # with qat: shares of weights of another sign than at first, and 0 in one of both alone
     zero_changes: float
+    cache_bytes: int  # while teacher_cache is written: its size in all
+    cache_share: float  # how much of it is there
     checkpoint: Optional[str]  # just written, a name in the folder
     prompt: Optional[str]  # of sample_prompts, as the model read it
     sample: Optional[str]  # what it said to that
@@ -100,6 +102,8 @@ class TrainPlan:
     n_steps: int
     n_epochs: float
     memory: TrainMemory
+    cache_bytes: int  # of teacher_cache on the disk when it is complete; 0: there is none
+    cache_share: float  # how much of it is there
     seconds: float  # of all steps, as measured with measured_tokens; NaN: not measured
     measured_tokens: int
     n_new_tokens: int  # by which init grows
@@ -115,6 +119,8 @@ class TrainOptions(TypedDict, total=False):
     layer_rate_decay: Optional[float]  # the rate of layer l of n is times this^(n - l)
     embedding_rate: Optional[float]  # of table and head
     teacher: Optional[Path]  # a model with the same vocabulary, whose distributions are learnt
+    teacher_cache: Optional[Path]  # a file that keeps its best tokens for the text: then it is not needed
+    teacher_top_k: Optional[int]  # how many of each; None: 64
     kd_ratio: Optional[float]  # share of KL in the loss, None: 1; below 0: it is only measured
     qat: Optional[str]  # "pq2_0", "q2_0", "tq2_0", "q4_0" ...: steps compute with matrices of this type, checkpoints have it
     assistant_only: Optional[bool]  # of chats learn only what the assistant says

@@ -48,6 +48,8 @@ bool tern_folder_remove(const char *path); // an empty one
 // is_private: for this user only. EEXIST if the name is taken.
 bool tern_folder_create(const char *path, bool is_private);
 void tern_folder_sync(const char *path); // so that names survive a loss of power, where possible
+// Bytes that this user may still write to the disk of a folder; UINT64_MAX: not known.
+uint64_t tern_disk_room(const char *folder);
 
 // ---- Folders -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 #include "base/os/os_file.h"
 #ifndef __wasi__
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #endif
 
 // ---- Paths -------------------------------------------------------------------------------------
@@ -91,6 +92,16 @@ void tern_folder_sync(const char *path) {
     if (fd < 0) return;
     (void)!fsync(fd); // not every file system can sync
     close(fd);
+}
+
+uint64_t tern_disk_room(const char *folder) {
+#ifdef __wasi__
+    (void)folder;
+    return UINT64_MAX;
+#else
+    struct statvfs fs;
+    return statvfs(folder, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+#endif
 }
 
 // ---- Folders -----------------------------------------------------------------------------------

@@ -146,6 +146,11 @@ bool tern_folder_is_others(const char *path) {
 
 void tern_folder_sync(const char *path) { (void)path; } // renaming writes through
 
+uint64_t tern_disk_room(const char *folder) {
+    ULARGE_INTEGER room;
+    return GetDiskFreeSpaceExA(folder, &room, NULL, NULL) ? room.QuadPart : UINT64_MAX;
+}
+
 // ---- Folders -----------------------------------------------------------------------------------
 
 tern_status tern_folder_read(tern_names *names, const char *folder, const char *begin,

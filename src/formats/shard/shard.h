@@ -139,6 +139,7 @@ size_t tern_token_set_n_shards(const tern_token_set *set);
 bool tern_token_set_has_spans(const tern_token_set *set); // that are not scored
 tern_shard *tern_token_set_shard(const tern_token_set *set, size_t i);
 // The window of sequence `index`, index < n_sequences, in an epoch; a bijection for each epoch.
+#define TERN_EPOCH_IN_ORDER UINT64_MAX // an epoch whose sequence i is window i
 uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64_t index);
 enum tern_token_mark {
     TERN_TOKEN_BEGINS = 1,   // the first of a document

@@ -45,7 +45,7 @@ uint64_t tern_permute(uint64_t index, uint64_t n, uint64_t key) {
 }
 
 uint64_t tern_token_set_window(const tern_token_set *set, uint64_t epoch, uint64_t index) {
-    if (set->desc.in_order) return index;
+    if (set->desc.in_order || epoch == TERN_EPOCH_IN_ORDER) return index;
     return tern_permute(index, set->n_sequences, tern_mix64(set->desc.seed) + epoch);
 }
 
