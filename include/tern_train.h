@@ -281,6 +281,9 @@ typedef struct tern_train_desc {
     // at temperature 1. A killed pass goes on; with the whole file no teacher is needed.
     const char *teacher_cache;
     int32_t teacher_top_k; // best tokens that are kept, 0: 64, or what the file has
+    // How many of the others are drawn beside them, by their probability and `seed`: KL and
+    // gradient are then on average those of all tokens. 0: none, or what the file has.
+    int32_t teacher_tail;
     // Not NULL: quantization-aware training (arXiv:1712.05877). Every step computes with the
     // matrices of layers as files of this type hold them, "ptq1_0", "pq2_0", "q2_0", "tq1_0",
     // "tq2_0" (trits with a scale for each group), "q1_0", "q4_0" or "q8_0", and with inputs of 8

@@ -150,7 +150,7 @@ n=$((n + 1))
 cmp -s "$dir/pupil/step-00000002.gguf" "$dir/pupil2/step-00000002.gguf" || wrong "another pupil"
 fails 1 'it has the best 7 of each token.s, and teacher_top_k is 8' \
     "$tern" train $taught --teacher-top-k 8 -o "$dir/no"
-fails 2 'teacher-top-k goes with --teacher-cache' \
+fails 2 'teacher-top-k and --teacher-tail go with --teacher-cache' \
     "$tern" train --data "$dir/gguf" $small -o "$dir/no" --teacher-top-k 7
 
 # Every step rounds the matrices, and a checkpoint has their codes.

@@ -4,6 +4,10 @@
 #include "base/hash.h"
 #include "graph/build.h"
 
+#ifdef TERN_NO_TRAINING // browsers
+#define TERN_OPS_OF_MODELS
+#endif
+
 typedef enum number_kind { WHOLE, FLAG, REAL } number_kind;
 #define KIND(x)  _Generic((x), bool : FLAG, float : REAL, const float * : REAL, default : WHOLE)
 #define COUNT(x) (sizeof(x) / (KIND(x) == FLAG ? sizeof(bool) : sizeof(int32_t)))
@@ -68,7 +72,7 @@ static void see_named(visit *v, const char *name, const void *x, const char *tex
 static void visit_node(visit *v, const tern_node *n) {
     const tern_op_facts *f = tern_op_info(n->op);
     switch (f ? f->attrs : TERN_ATTRS_NONE) {
-    case TERN_ATTRS_NONE: break;
+    default: break;
 #define TERN_NODE_ATTRS(id, type, member)                                                          \
     case TERN_ATTRS_##id:                                                                          \
         visit_##type(v, &n->member);                                                               \

@@ -302,14 +302,14 @@ static tern_status check_mix(const tern_graph *g, const tern_node *n, tern_error
 
 #ifndef TERN_NO_TRAINING
 // Ids are kept as floats, which count exactly so far.
-static bool is_top(const tern_value *v, int64_t n_cols) {
-    return v->kind == TERN_VALUE_STATE && v->cols % 2 == 1 && v->cols > 1 &&
+static bool is_top(const tern_value *v, int64_t n_cols, int32_t n_tail) {
+    return v->kind == TERN_VALUE_STATE && v->cols % 2 == 1 && n_tail >= 0 && v->cols / 2 > n_tail &&
            v->cols / 2 <= n_cols && n_cols <= 1 << 24;
 }
 
 static tern_status check_keep_top(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *logits = input(g, n, 0), *top = input(g, n, 1);
-    if (n->first <= logits->cols && is_top(top, n->first)) return TERN_OK;
+    if (n->top.n_cols <= logits->cols && is_top(top, n->top.n_cols, n->top.n_tail)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s does not hold the best of %s", top->name,
                      logits->name);
 }
@@ -318,8 +318,8 @@ static tern_status check_keep_top(const tern_graph *g, const tern_node *n, tern_
 static tern_status check_distill(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *logits = input(g, n, 0), *teacher = input(g, n, 2);
     const tern_distill_attrs *a = &n->distill;
-    bool fits =
-        logits->dim == teacher->dim || (a->temperature == 1 && is_top(teacher, logits->cols));
+    bool fits = logits->dim == teacher->dim ||
+                (a->temperature == 1 && is_top(teacher, logits->cols, a->n_tail));
     if (fits && a->ratio >= 0 && a->ratio <= 1 && a->temperature > 0) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s cannot be distilled from %s", logits->name,
                      teacher->name);

@@ -140,7 +140,7 @@ tern_status tern_graph_train_distilled(tern_graph *g, const tern_graph *teacher,
 
 static tern_vid add_top(tern_graph *g, const tern_top *top) {
     return tern_g_named(g, TERN_TEACHER_TOP, TERN_VALUE_STATE, TERN_VALUE_F32, TERN_DIM_NONE,
-                        top->n_rows, 2 * top->n_top + 1);
+                        top->n_rows, 2 * (top->n_top + top->n_tail) + 1);
 }
 
 // The side's table of values is of use to a graph that joins two.
@@ -159,14 +159,16 @@ tern_status tern_graph_keep_top(tern_graph *g, const tern_top *top, tern_error *
     tern_node *n = tern_g_node(g, TERN_OP_KEEP_TOP);
     tern_g_in(g, n, logits);
     tern_g_in(g, n, kept);
-    if (n) n->first = (int32_t)top->n_cols;
+    if (n) n->top = (tern_top_attrs){(int32_t)top->n_cols, (int32_t)top->n_tail};
     return tern_graph_check(g, err);
 }
 
 tern_status tern_graph_train_on_top(tern_graph *g, const tern_top *top,
                                     const tern_distill_attrs *how, tern_error *err) {
+    tern_distill_attrs with_tail = *how;
     tern_vid logits;
+    with_tail.n_tail = (int32_t)top->n_tail;
     TERN_TRY(end_alone(g, &logits, err));
-    add_loss(g, logits, add_top(g, top), how);
+    add_loss(g, logits, add_top(g, top), &with_tail);
     return tern_graph_check(g, err);
 }

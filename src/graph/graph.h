@@ -448,11 +448,11 @@ bool tern_value_is_teacher(const tern_value *v);
 tern_status tern_graph_train_distilled(tern_graph *g, const tern_graph *teacher,
                                        const tern_distill_attrs *how, tern_error *err);
 // The same in two programs. The teacher's: writes the n_top best of the scored rows' first n_cols
-// logits to the state TERN_TEACHER_TOP [n_rows, 2 n_top + 1], see keep_top. The student's: reads
-// them from its state of this name.
+// logits, and n_tail of the others, to the state TERN_TEACHER_TOP [n_rows, 2 (n_top + n_tail) + 1],
+// see keep_top. The student's: reads them from its state of this name.
 #define TERN_TEACHER_TOP TERN_TEACHER "top"
 typedef struct tern_top {
-    int64_t n_rows, n_top, n_cols;
+    int64_t n_rows, n_top, n_cols, n_tail;
 } tern_top;
 // The log of a probability of 0.
 #define TERN_TOP_NONE (-1e4f)

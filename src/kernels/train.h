@@ -53,6 +53,9 @@ typedef struct tern_train_batch {
     // makes it that of their mean, however many runs the step is cut into.
     float loss_scale;
     const float *weights; // [n_tokens] of each row's loss in the gradient, NULL: 1
+    // All that keep_top's draws depend on beside the logits: a seed, and where in the whole text
+    // the first row is.
+    uint64_t seed, place;
     // adamw (arXiv:1711.05101), step counting from 1, all gradients times
     // min(1, clip / sqrt(grad_norm2)) where clip > 0:
     //   m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2

@@ -155,10 +155,12 @@ static tern_status settle_teacher(tern_train_desc *d, tern_error *err) {
             err, TERN_ERR_UNSUPPORTED,
             "train: teacher_cache is for the CPU: on a GPU the teacher runs beside its "
             "student");
-    if (d->teacher_top_k < 0 || (d->teacher_top_k && !d->teacher_cache))
+    if (d->teacher_top_k < 0 || d->teacher_tail < 0 ||
+        ((d->teacher_top_k || d->teacher_tail) && !d->teacher_cache))
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "train: a teacher_top_k of %d: expected a count, with teacher_cache",
-                         (int)d->teacher_top_k);
+                         "train: a teacher_top_k of %d and a teacher_tail of %d: expected counts, "
+                         "with teacher_cache",
+                         (int)d->teacher_top_k, (int)d->teacher_tail);
     if (d->kd_ratio <= 1 && d->temperature > 0 && isfinite(d->temperature)) return TERN_OK;
     return tern_fail(
         err, TERN_ERR_ARGUMENT,

@@ -92,7 +92,7 @@ void tern_teacher_close(tern_teacher *h) {
 // ---- In the trainer ----------------------------------------------------------------------------
 
 tern_status tern_teacher_join(tern_trainer *t, tern_graph *g, tern_error *err) {
-    const tern_distill_attrs how = {t->desc.kd_ratio, t->desc.temperature};
+    const tern_distill_attrs how = {.ratio = t->desc.kd_ratio, .temperature = t->desc.temperature};
     if (t->teacher->cache) {
         const tern_top top = tern_teacher_cache_top(t);
         return tern_graph_train_on_top(g, &top, &how, err);

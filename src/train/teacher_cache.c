@@ -6,15 +6,18 @@
 //       0     8 B   magic "TERNTOPK"
 //       8     u32   version, 1
 //      12     u32   K
-//      16     u32   vocabulary
-//      20     u32   tokens of a window
+//      16     u32   N, drawn from the other tokens
+//      20     u32   vocabulary
 //      24     u64   windows
-//      32     u32   bytes of the identity
-//      36     u32   CRC-32 of all that comes before the rows, this being 0
-//      40           identity: an object of JSON, see put_identity
+//      32     u64   seed of the draws
+//      40     u32   tokens of a window
+//      44     u32   bytes of the identity
+//      48     u32   CRC-32 of all that comes before the rows, this being 0
+//      52     u32   0
+//      56           identity: an object of JSON, see put_identity
 //             u32   for each window its scored tokens
 //     then for each window
-//             f32   for each scored token 2 K + 1 numbers, as keep_top has them
+//             f32   for each scored token 2 (K + N) + 1 numbers, as keep_top has them
 //             u32   CRC-32 of the window's targets (i32), then of these numbers
 //
 // Only one process writes, which has locked the file. It only adds, and what it adds is the same
@@ -32,9 +35,9 @@
 
 typedef struct head {
     char magic[8];
-    uint32_t version, n_top, n_vocab, seq_len;
-    uint64_t n_windows;
-    uint32_t n_identity, sum;
+    uint32_t version, n_top, n_tail, n_vocab;
+    uint64_t n_windows, seed;
+    uint32_t seq_len, n_identity, sum, unused;
 } head;
 
 uint64_t tern_teacher_cache_place(const tern_teacher_cache *c, uint64_t window) {
@@ -56,7 +59,8 @@ static int64_t columns_of(const tern_trainer *t) {
 tern_top tern_teacher_cache_top(const tern_trainer *t) {
     return (tern_top){.n_rows = ((int64_t)t->desc.micro_tokens + 3) / 4 * 4, // a GPU reads four
                       .n_top = t->teacher->cache->n_top,
-                      .n_cols = columns_of(t)};
+                      .n_cols = columns_of(t),
+                      .n_tail = t->teacher->cache->n_tail};
 }
 
 void tern_teacher_cache_sizes(const tern_trainer *t, uint64_t *bytes, double *share) {
@@ -98,7 +102,11 @@ static tern_status name_teacher(tern_trainer *t, tern_error *err) {
     uint32_t sum;
     tern_status status = sum_weights(t->teacher, &sum, err);
     if (status != TERN_OK) return tern_fail_prefix(err, status, t->desc.teacher);
-    snprintf(c->name, sizeof c->name, "%s, %08x, top %d", t->teacher->arch->name, sum, c->n_top);
+    int n = snprintf(c->name, sizeof c->name, "%s, %08x, top %d", t->teacher->arch->name, sum,
+                     c->n_top);
+    if (c->n_tail)
+        snprintf(c->name + n, sizeof c->name - (size_t)n, ", tail %d of seed %llu", c->n_tail,
+                 (unsigned long long)c->seed);
     return TERN_OK;
 }
 
@@ -234,6 +242,8 @@ static tern_status make_head(const tern_trainer *t, const uint32_t *counts, tern
     tern_status status = put_identity(t, &identity, err);
     head h = {.version = 1,
               .n_top = (uint32_t)c->n_top,
+              .n_tail = (uint32_t)c->n_tail,
+              .seed = c->seed,
               .n_vocab = (uint32_t)t->config.n_vocab,
               .seq_len = (uint32_t)t->desc.seq_len,
               .n_windows = c->n,
@@ -290,21 +300,30 @@ tern_status tern_teacher_cache_plan(tern_trainer *t, tern_error *err) {
 
 // ---- Opening -----------------------------------------------------------------------------------
 
-// K: what is asked for, or else the file's.
-static tern_status choose_top(const tern_trainer *t, const head *h, tern_error *err) {
+// K, N and seed: those that are asked for, or else the file's.
+static tern_status choose(const tern_trainer *t, const head *h, tern_error *err) {
     tern_teacher_cache *c = t->teacher->cache;
-    const int32_t wish = t->desc.teacher_top_k;
-    const uint32_t n_top = h ? h->n_top : wish ? (uint32_t)wish : 64;
-    if (h && wish && n_top != (uint32_t)wish)
+    const uint32_t top = (uint32_t)t->desc.teacher_top_k, tail = (uint32_t)t->desc.teacher_tail;
+    const int64_t most = columns_of(t);
+    const int64_t n_top = h ? h->n_top : top ? top : most < 64 ? most : 64;
+    const int64_t n_tail = h ? h->n_tail : tail;
+    if (top && n_top != top)
         return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%s: it has the best %u of each token's, and teacher_top_k is %d", c->path,
-                         (unsigned)n_top, (int)wish);
-    int64_t most = columns_of(t);
-    c->n_top = !h && !wish && most < n_top ? (int32_t)most : (int32_t)n_top;
-    if (c->n_top >= 1 && c->n_top <= most) return TERN_OK;
-    return tern_fail(err, TERN_ERR_ARGUMENT,
-                     "%s: the best %u tokens of a vocabulary of %lld cannot be kept", c->path,
-                     (unsigned)n_top, (long long)most);
+                         "%s: it has the best %lld of each token's, and teacher_top_k is %u",
+                         c->path, (long long)n_top, (unsigned)top);
+    if (tail && n_tail != tail)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: it has %lld of each token's others, and teacher_tail is %u", c->path,
+                         (long long)n_tail, (unsigned)tail);
+    if (n_top < 1 || n_top + n_tail > most)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "%s: the best %lld tokens and %lld others cannot be kept of a vocabulary "
+                         "of %lld",
+                         c->path, (long long)n_top, (long long)n_tail, (long long)most);
+    c->n_top = (int32_t)n_top;
+    c->n_tail = (int32_t)n_tail;
+    c->seed = h ? h->seed : t->desc.seed;
+    return TERN_OK;
 }
 
 // Whether a file has a beginning; not if its writer was killed before that.
@@ -328,7 +347,7 @@ static tern_status open_file(tern_trainer *t, tern_error *err) {
     if (c->fd < 0 && !t->desc.teacher)
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: not there, and a teacher has to write it",
                          c->path);
-    TERN_TRY(choose_top(t, has_head ? &h : NULL, err));
+    TERN_TRY(choose(t, has_head ? &h : NULL, err));
     if (t->desc.teacher) TERN_TRY(name_teacher(t, err));
     if (has_head) TERN_TRY(check_head(t, &h, err));
     if (c->firsts && c->n_bytes > tern_teacher_cache_place(c, c->n))
@@ -368,7 +387,7 @@ uint32_t tern_teacher_cache_sum(const tern_trainer *t, uint64_t n_rows, int32_t 
 // A checksum keeps out accidents, this keeps out the rest.
 bool tern_teacher_cache_are_sound(const tern_trainer *t, uint64_t n_rows) {
     const tern_teacher_cache *c = t->teacher->cache;
-    size_t k = (size_t)c->n_top, width = tern_teacher_cache_width(c);
+    size_t k = (size_t)c->n_top + (size_t)c->n_tail, width = tern_teacher_cache_width(c);
     for (size_t i = 0; i < n_rows; i++) {
         const float *ids = c->rows + i * width, *logs = ids + k;
         for (size_t j = 0; j < k; j++)

@@ -136,6 +136,8 @@ static tern_status add_windows(pass *p, uint64_t first, uint64_t n, tern_error *
             tern_teacher_cache_take(t, first + i, (int32_t)i * t->desc.seq_len, &n_scored, err));
     tern_train_batch b = tern_trainer_batch(t, 0, (int32_t)n * t->desc.seq_len);
     b.can_stop = true;
+    b.seed = t->teacher->cache->seed;
+    b.place = first * (uint64_t)t->desc.seq_len;
     TERN_TRY(t->backend->run(p->program, &b, err));
     for (uint64_t i = 0; i < n; i++)
         TERN_TRY(add_window(p, first + i, (int32_t)i * t->desc.seq_len, &at, err));

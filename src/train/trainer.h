@@ -357,17 +357,18 @@ struct tern_teacher_cache {
     int fd;              // to read, -1: not there
     uint64_t n_bytes;    // of it, when it was opened
     uint64_t n_train, n; // windows: to learn, and all
-    int32_t n_top;
+    int32_t n_top, n_tail;
+    uint64_t seed;     // of the draws
     tern_strbuf head;  // all before the windows; empty: not known yet
     uint64_t *firsts;  // [n + 1] rows before each window; NULL as long
     bool is_whole;     // no window is missing
-    char name[96];     // of the teacher, with K
+    char name[96];     // of the teacher, with K and N
     uint64_t *windows; // of the sequences of a step
     float *rows;       // of a window, and its checksum
 };
 
 static inline size_t tern_teacher_cache_width(const tern_teacher_cache *c) {
-    return 2 * (size_t)c->n_top + 1;
+    return 2 * ((size_t)c->n_top + (size_t)c->n_tail) + 1;
 }
 // Rows of a window.
 static inline uint64_t tern_teacher_cache_rows(const tern_teacher_cache *c, uint64_t window) {

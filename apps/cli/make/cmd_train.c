@@ -50,7 +50,7 @@ typedef struct train_args {
         n_context, seq_len;
     int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
     int checkpoint_every, keep, patience, sample_every, sample_tokens, batch_pairs, valid_pairs,
-        pooling, loss, teacher_top_k;
+        pooling, loss, teacher_top_k, teacher_tail;
     int32_t sizes[8];
     float weight_decay, clip, kd_ratio;
 } train_args;
@@ -87,6 +87,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->weight_decay = isnan(a->weight_decay) ? 0 : a->weight_decay > 0 ? a->weight_decay : -1;
     d->clip = a->clip > 0 ? a->clip : -1;
     d->teacher_top_k = a->teacher_top_k;
+    d->teacher_tail = a->teacher_tail;
     d->kd_ratio = a->kd_ratio > 0 ? a->kd_ratio : -1;
 }
 
@@ -154,6 +155,9 @@ int cmd_train(const command *self, int argc, char **argv) {
          "written once, before the first step; then read in place of --teacher"},
         {0, "teacher-top-k", OPTION_COUNT, &a.teacher_top_k, "K", "best tokens in it, of each (64)",
          1, 1 << 24},
+        {0, "teacher-tail", OPTION_COUNT, &a.teacher_tail, "N",
+         "and of its others, drawn by their probability (0): KL is on average that of all", 1,
+         1 << 24},
         {0, "kd-ratio", OPTION_NUMBER, &a.kd_ratio, "W",
          "share of KL in the loss, the rest is cross entropy (1)", 0, 1},
         OPTIONS_GROUP("An adapter (LoRA) instead of a whole model"),
@@ -267,8 +271,8 @@ int cmd_train(const command *self, int argc, char **argv) {
     if (!d.pairs && !taught && d.temperature > 0)
         return bad_usage("train: --temperature goes with --contrastive or --teacher");
     if (!taught && a.kd_ratio != 1) return bad_usage("train: --kd-ratio goes with --teacher");
-    if (!d.teacher_cache && a.teacher_top_k)
-        return bad_usage("train: --teacher-top-k goes with --teacher-cache");
+    if (!d.teacher_cache && (a.teacher_top_k || a.teacher_tail))
+        return bad_usage("train: --teacher-top-k and --teacher-tail go with --teacher-cache");
     if (d.pairs && a.packing) return bad_usage("train: --packing does not go with --contrastive");
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);

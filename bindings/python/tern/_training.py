@@ -121,6 +121,7 @@ class TrainOptions(TypedDict, total=False):
     teacher: Optional[Path]  # a model with the same vocabulary, whose distributions are learnt
     teacher_cache: Optional[Path]  # a file that keeps its best tokens for the text: then it is not needed
     teacher_top_k: Optional[int]  # how many of each; None: 64
+    teacher_tail: Optional[int]  # so many of the others, drawn by their probability: the mean of KL is all tokens'
     kd_ratio: Optional[float]  # share of KL in the loss, None: 1; below 0: it is only measured
     qat: Optional[str]  # "pq2_0", "q2_0", "tq2_0", "q4_0" ...: steps compute with matrices of this type, checkpoints have it
     assistant_only: Optional[bool]  # of chats learn only what the assistant says

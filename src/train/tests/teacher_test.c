@@ -269,9 +269,11 @@ TEST(train_teacher_cache_goes_on_to_the_same_bits_after_being_killed) {
     snprintf(cache, sizeof cache, "%s", test_tmp("whole.cache"));
     snprintf(other, sizeof other, "%s", test_tmp("killed.cache"));
     tern_train_desc d = cached_of(data, "cache_whole", path, cache, &f);
+    d.teacher_tail = 9;
     REQUIRE_OK(tern_train(&d, &err), err);
     uint32_t want = sum_of(d.out, 30), want_cache = sum_of_file(cache, &n);
     d = cached_of(data, "cache_cut", path, other, &f);
+    d.teacher_tail = 9;
     d.resume = true;
     run_killed(d, 1, -1);
     run_killed(d, 4, -1);
@@ -286,12 +288,14 @@ TEST(train_teacher_cache_goes_on_to_the_same_bits_after_being_killed) {
     CHECK(sum_of_file(other, &m) == want_cache && m == n);
     d.teacher = NULL;
     d.n_threads = 3;
+    d.teacher_tail = 0; // what the file has
     run_killed(d, 0, 19);
     REQUIRE_OK(tern_train(&d, &err), err);
     CHECK(sum_of(d.out, 30) == want);
     d.teacher_cache = NULL;
     d.teacher = path;
-    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT && strstr(err.message, ", top 64 there and "));
+    CHECK(tern_train(&d, &err) == TERN_ERR_ARGUMENT &&
+          strstr(err.message, ", top 64, tail 9 of seed "));
 }
 
 static bool stop_cache(void *user, const tern_train_event *e) {
@@ -321,10 +325,13 @@ TEST(train_teacher_cache_refuses_what_it_cannot_keep) {
     CHECK_REFUSED(d, "teacher_cache is for the CPU");
     d.device = NULL;
     d.teacher_top_k = 100000;
-    CHECK_REFUSED(d, "the best 100000 tokens of a vocabulary of");
+    CHECK_REFUSED(d, "the best 100000 tokens and 0 others cannot be kept of");
     d.teacher_top_k = -1;
     CHECK_REFUSED(d, "a teacher_top_k of -1");
     d.teacher_top_k = 0;
+    d.teacher_tail = 100000;
+    CHECK_REFUSED(d, "the best 64 tokens and 100000 others cannot be kept of");
+    d.teacher_tail = 0;
     d.teacher_cache = path;
     CHECK_REFUSED(d, "this is not a cache of a teacher");
 #ifdef __linux__
@@ -463,7 +470,7 @@ TEST(train_teacher_cache_goes_on_from_a_part_of_its_beginning) {
     REQUIRE_OK(tern_train(&d, &err), err);
     uint32_t want = sum_of_file(cache, &n);
     char *bytes = test_read(cache, &n);
-    static const size_t kept[] = {0, 5, 39, 40, 300};
+    static const size_t kept[] = {0, 5, 55, 56, 300};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         test_write(cut, bytes, kept[i]);
         char out[32];
@@ -502,7 +509,7 @@ static void falsify(const tern_train_desc *d, const char *from, size_t at, float
     REQUIRE_OK(tern_trainer_lay_out(&t, d, &err), err);
     uint64_t last[2] = {TERN_EPOCH_IN_ORDER, tern_token_set_n_sequences(t->valid) - 1};
     REQUIRE_OK(tern_trainer_fill(t, t->valid, last, 0, &n_scored, &err), err);
-    size_t n_rows = (size_t)n_scored * (2 * 5 + 1) * sizeof value;
+    size_t n_rows = (size_t)n_scored * (2 * (5 + 3) + 1) * sizeof value;
     char *rows = bytes + n - sizeof(uint32_t) - n_rows;
     memcpy(rows + at * sizeof value, &value, sizeof value);
     uint32_t sum = tern_crc32(0, t->targets, (size_t)d->seq_len * sizeof *t->targets);
@@ -526,6 +533,7 @@ TEST(train_teacher_cache_refuses_another_and_a_damaged_one) {
     tern_train_desc d = cached_of(data, "cache_damaged", path, cache, &f);
     d.n_steps = 1;
     d.teacher_top_k = 5;
+    d.teacher_tail = 3;
     REQUIRE_OK(tern_train(&d, &err), err);
     d = cached_of(data, "cache_damaged_out", other, cache, &f);
     CHECK_REFUSED(d, "mine.cache: the cache is of another run: teacher is llama, ");
@@ -539,14 +547,17 @@ TEST(train_teacher_cache_refuses_another_and_a_damaged_one) {
     d.teacher_top_k = 6;
     CHECK_REFUSED(d, "it has the best 5 of each token's, and teacher_top_k is 6");
     d.teacher_top_k = 0;
+    d.teacher_tail = 2;
+    CHECK_REFUSED(d, "it has 3 of each token's others, and teacher_tail is 2");
+    d.teacher_tail = 0;
     d.teacher_cache = copy;
     change(cache, copy, 3);
     CHECK_REFUSED(d, "this is not a cache of a teacher");
     change(cache, copy, 24); // windows
     CHECK_REFUSED(d, "its beginning is damaged");
-    change(cache, copy, 33); // bytes of the identity
+    change(cache, copy, 45); // bytes of the identity
     CHECK_REFUSED(d, "copy.cache");
-    change(cache, copy, 38); // the checksum
+    change(cache, copy, 50); // the checksum
     CHECK_REFUSED(d, "its beginning is damaged");
     change(cache, copy, SIZE_MAX - 8); // held out, which are validated with first
     CHECK_REFUSED(d, "is damaged, or of another text: remove it");
@@ -561,13 +572,14 @@ TEST(train_teacher_cache_refuses_another_and_a_damaged_one) {
     static const struct {
         size_t at;
         float value;
-    } wrong[] = {{0, -1}, {4, 1e7f}, {1, NAN}, {5, NAN}, {10, INFINITY}, {10, -INFINITY}, {6, 3}};
+    } wrong[] = {{0, -1},  {4, 1e7f},      {7, -1},         {1, NAN},
+                 {8, NAN}, {16, INFINITY}, {16, -INFINITY}, {15, 3}};
     test_write(copy, bytes, n);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         falsify(&d, cache, wrong[i].at, wrong[i].value);
         CHECK_REFUSED(d, "is damaged, or of another text: remove it");
     }
-    falsify(&d, cache, 10, -3); // which is a number
+    falsify(&d, cache, 16, -3); // which is a number
     REQUIRE_OK(tern_train(&d, &err), err);
     free(longer);
     free(bytes);

@@ -15,6 +15,9 @@ typedef struct lesson {
     float ratio, temperature;
     bool is_own; // the teacher is the student
     int n_top;   // only its best tokens are known, in another program's words; 0: it is there
+    int n_tail;  // and these many of the others
+    uint64_t seed;
+    const float *drawn; // for a row
 } lesson;
 
 typedef struct rig {
@@ -26,6 +29,7 @@ typedef struct rig {
     tern_program *program;
     int32_t ids[N_TOKENS], targets[N_TOKENS], starts[N_TOKENS];
     struct rig *teacher; // that keeps its best
+    uint64_t seed, place;
     tern_error err;
 } rig;
 
@@ -43,8 +47,8 @@ static void build_head(tern_graph *g, int64_t n_vocab, int64_t n_embd) {
 }
 
 static tern_status build(tern_graph *g, const lesson *l, tern_error *err) {
-    const tern_distill_attrs how = {l->ratio, l->temperature};
-    const tern_top top = {N_TOKENS, l->n_top, N_VOCAB};
+    const tern_distill_attrs how = {.ratio = l->ratio, .temperature = l->temperature};
+    const tern_top top = {N_TOKENS, l->n_top, N_VOCAB, l->n_tail};
     tern_graph teacher;
     build_head(g, N_VOCAB, N_EMBD);
     build_head(&teacher, l->is_own ? N_VOCAB : N_PADDED, l->is_own ? N_EMBD : N_WIDE);
@@ -118,21 +122,24 @@ static tern_status run(rig *r) {
                                 .ids = r->ids,
                                 .targets = r->targets,
                                 .starts = r->starts,
-                                .loss_scale = 0.01f};
+                                .loss_scale = 0.01f,
+                                .seed = r->seed,
+                                .place = r->place};
     return r->backend->run(r->program, &b, &r->err);
 }
 
 // Puts the teacher's best into the student's state.
 static tern_status ask_teacher(rig *r, const lesson *l, const tern_trainer_desc *desc) {
-    const tern_top top = {N_TOKENS, l->n_top, N_VOCAB};
+    const tern_top top = {N_TOKENS, l->n_top, N_VOCAB, l->n_tail};
     rig *h = r->teacher;
-    *h = (rig){.backend = r->backend};
+    *h = (rig){.backend = r->backend, .seed = l->seed};
     build_head(&h->graph, l->is_own ? N_VOCAB : N_PADDED, l->is_own ? N_EMBD : N_WIDE);
     TERN_TRY(tern_graph_keep_top(&h->graph, &top, &h->err));
     TERN_TRY(rig_ready(h, l, desc));
     TERN_TRY(run(h));
     tern_vid to = tern_graph_find(&r->graph, TERN_TEACHER_TOP);
-    return r->backend->write(r->arrays[to], 0, (uint64_t)(N_TOKENS * (2 * l->n_top + 1)),
+    return r->backend->write(r->arrays[to], 0,
+                             (uint64_t)(N_TOKENS * (2 * (l->n_top + l->n_tail) + 1)),
                              numbers(h, TERN_TEACHER_TOP), &h->err);
 }
 
@@ -173,7 +180,9 @@ static const lesson lessons[] = {{.ratio = 1, .temperature = 1},
                                  {.ratio = 1, .temperature = 1, .n_top = 6},
                                  {.ratio = 0.5f, .temperature = 1, .n_top = 6},
                                  {.ratio = 1, .temperature = 1, .n_top = 1},
-                                 {.ratio = 1, .temperature = 1, .n_top = N_VOCAB}};
+                                 {.ratio = 1, .temperature = 1, .n_top = N_VOCAB},
+                                 {.ratio = 1, .temperature = 1, .n_top = 6, .n_tail = 4},
+                                 {.ratio = 0.5f, .temperature = 1, .n_top = 1, .n_tail = 44}};
 enum { N_LESSONS = sizeof lessons / sizeof *lessons };
 
 // ---- In double ---------------------------------------------------------------------------------
@@ -217,6 +226,24 @@ static double kl_of_top(const double *teacher, const double *p, const double *q,
     return kl + (q_rest > 0 ? q_rest * log(q_rest / p_rest) : 0);
 }
 
+// KL of the best and of those drawn, each for its share of the rest, and its slopes.
+static double kl_of_drawn(const lesson *l, const double *teacher, const double *p, const double *q,
+                          double *slopes) {
+    double q_rest = 0, kl = 0;
+    for (int v = 0; v < N_VOCAB; v++) {
+        bool is_best = is_among(teacher, v, l->n_top);
+        q_rest += is_best ? 0 : q[v];
+        kl += is_best ? q[v] * log(q[v] / p[v]) : 0;
+        slopes[v] = p[v] - (is_best ? q[v] : 0);
+    }
+    for (int i = 0; i < l->n_tail; i++) {
+        int v = (int)l->drawn[i];
+        kl += q_rest / l->n_tail * log(q[v] / p[v]);
+        slopes[v] -= q_rest / l->n_tail;
+    }
+    return kl;
+}
+
 // Adds a row's sums and its gradient by the logits.
 static void row_of(const lesson *l, const double *student, const double *teacher, int32_t target,
                    double *slopes, sums *to) {
@@ -228,7 +255,11 @@ static void row_of(const lesson *l, const double *student, const double *teacher
     to->agreement += best_of(student) == best_of(teacher);
     double of_top[N_VOCAB], kl = 0;
     for (int v = 0; v < N_VOCAB; v++) kl += q[v] * log(q[v] / soft[v]);
-    to->kl += l->n_top ? kl_of_top(teacher, p, q, l->n_top, of_top) : kl;
+    if (l->n_tail)
+        kl = kl_of_drawn(l, teacher, p, q, of_top);
+    else if (l->n_top)
+        kl = kl_of_top(teacher, p, q, l->n_top, of_top);
+    to->kl += kl;
     for (int v = 0; v < N_VOCAB; v++) {
         double slope = l->n_top ? of_top[v] : soft[v] - q[v];
         slopes[v] =
@@ -250,13 +281,16 @@ static sums in_double(rig *r, const lesson *l, double *by_table, double *by_head
     const float *other = h ? numbers(h, "head") : numbers(r, "teacher.head");
     const int n_other = l->is_own ? N_EMBD : N_WIDE;
     double student[N_VOCAB], teacher[N_VOCAB], slopes[N_VOCAB];
+    lesson here = *l;
     sums all = {0};
+    if (l->n_tail) here.drawn = numbers(h, TERN_TEACHER_TOP) + l->n_top;
     for (int t = 0; t < N_TOKENS; t++) {
         const int id = r->ids[t];
         if (r->targets[t] < 0) continue;
         logits_of(table + id * N_EMBD, head, N_EMBD, student);
         logits_of(other_table + id * n_other, other, n_other, teacher);
-        row_of(l, student, teacher, r->targets[t], slopes, &all);
+        row_of(&here, student, teacher, r->targets[t], slopes, &all);
+        if (l->n_tail) here.drawn += 2 * (l->n_top + l->n_tail) + 1;
         for (int v = 0; v < N_VOCAB; v++)
             for (int i = 0; i < N_EMBD; i++) {
                 by_table[id * N_EMBD + i] += slopes[v] * (double)head[v * N_EMBD + i];
@@ -324,7 +358,8 @@ TEST(webgpu_train_distilled_loss_and_gradient_are_those_of_float64) {
 TEST(train_distilled_from_all_kept_is_from_the_teacher) {
     for (int k = 0; k < 2; k++) {
         const float ratio = k ? 0.5f : 1;
-        const lesson l = {ratio, 1, false, N_VOCAB}, live = {ratio, 1, false, 0};
+        const lesson live = {.ratio = ratio, .temperature = 1};
+        const lesson l = {.ratio = ratio, .temperature = 1, .n_top = N_VOCAB};
         double error = 0, norm = 0;
         rig r, want;
         REQUIRE_OK(rig_open(&r, &l, 2, 1), r.err);
@@ -349,7 +384,9 @@ TEST(train_distilled_from_all_kept_is_from_the_teacher) {
 // Its own teacher teaches nothing: all differences are 0, not only small. Where only its best are
 // known, the gradient by the rest is a difference of two roundings.
 TEST(train_distilled_from_itself_has_no_kl_and_no_gradient) {
-    const lesson own[] = {{1, 1, true, 0}, {1, 2.5f, true, 0}, {1, 1, true, 9}};
+    const lesson own[] = {{.ratio = 1, .temperature = 1, .is_own = true},
+                          {.ratio = 1, .temperature = 2.5f, .is_own = true},
+                          {.ratio = 1, .temperature = 1, .is_own = true, .n_top = 9}};
     for (int k = 0; k < 3; k++) {
         rig r;
         float most = 0;
@@ -363,6 +400,95 @@ TEST(train_distilled_from_itself_has_no_kl_and_no_gradient) {
         CHECK(*numbers(&r, "loss") > 0);
         rig_close(&r);
     }
+}
+
+// Every token of the rest as often as its share of the draws, rounded up or down. Seen to fail:
+// draws from all tokens.
+TEST(train_distilled_tail_is_drawn_by_its_probability) {
+    const lesson l = {.ratio = 1, .temperature = 1, .n_top = 6, .n_tail = 9, .seed = 3};
+    double teacher[N_VOCAB], q[N_VOCAB];
+    rig r;
+    REQUIRE_OK(rig_open(&r, &l, 2, 1), r.err);
+    const float *table = numbers(r.teacher, "table"), *head = numbers(r.teacher, "head");
+    const float *ids = numbers(r.teacher, TERN_TEACHER_TOP), *logs = ids + 15;
+    for (int t = 0; t < N_TOKENS; t++) {
+        if (r.targets[t] < 0) continue;
+        int counts[N_VOCAB] = {0};
+        double rest = 0;
+        logits_of(table + r.ids[t] * N_WIDE, head, N_WIDE, teacher);
+        softmax(teacher, 1, q);
+        for (int i = 6; i < 15; i++) {
+            counts[(int)ids[i]]++;
+            CHECK(fabs((double)logs[i] - log(q[(int)ids[i]])) < 1e-4);
+        }
+        for (int v = 0; v < N_VOCAB; v++) rest += is_among(teacher, v, 6) ? 0 : q[v];
+        for (int v = 0; v < N_VOCAB; v++) {
+            double share = is_among(teacher, v, 6) ? 0 : 9 * q[v] / rest;
+            CHECK_MSG(fabs(counts[v] - share) < (share > 0 ? 1.001 : 1e-9),
+                      "row %d: token %d is drawn %d times and has %g", t, v, counts[v], share);
+        }
+        ids += 31;
+        logs += 31;
+    }
+    rig_close(&r);
+}
+
+// Adds the variances of the head's gradient by the draws: a token is drawn floor(x) times or once
+// more, where x is its share, and rows are drawn by themselves.
+static void add_variances(rig *r, const lesson *l, double *to) {
+    const float *table = numbers(r->teacher, "table"), *head = numbers(r->teacher, "head");
+    const float *own = numbers(r, "table");
+    double teacher[N_VOCAB], q[N_VOCAB];
+    for (int t = 0; t < N_TOKENS; t++) {
+        double rest = 0;
+        if (r->targets[t] < 0) continue;
+        logits_of(table + r->ids[t] * N_WIDE, head, N_WIDE, teacher);
+        softmax(teacher, 1, q);
+        for (int v = 0; v < N_VOCAB; v++) rest += is_among(teacher, v, l->n_top) ? 0 : q[v];
+        for (int v = 0; v < N_VOCAB; v++) {
+            double share = is_among(teacher, v, l->n_top) ? 0 : l->n_tail * q[v] / rest;
+            double part = share - floor(share), each = 0.01 * rest / l->n_tail;
+            for (int i = 0; i < N_EMBD; i++)
+                to[v * N_EMBD + i] +=
+                    part * (1 - part) * pow(each * (double)own[r->ids[t] * N_EMBD + i], 2);
+        }
+    }
+}
+
+// The gradient of all tokens is the mean of that by those that were drawn: each number is within 5
+// standard errors, and all together are as far as chance takes them. So is KL, by a standard error
+// that is measured. Seen to fail: a beginning that is not random; draws whose share is too small.
+TEST(train_distilled_tail_has_the_mean_of_all_tokens) {
+    enum { N_RUNS = 100, N_GRAD = N_VOCAB * N_EMBD };
+    static double sum[N_GRAD], want[N_GRAD], variances[N_GRAD];
+    lesson l = {.ratio = 1, .temperature = 1};
+    double all = 0, want_kl = 0, kl = 0, squares = 0;
+    for (int k = 0; k <= N_RUNS; k++) {
+        rig r;
+        l.n_top = k ? 6 : 0;
+        l.n_tail = k ? 4 : 0;
+        l.seed = (uint64_t)k;
+        REQUIRE_OK(rig_open(&r, &l, 2, 0), r.err);
+        REQUIRE_OK(run(&r), r.err);
+        for (int i = 0; i < N_GRAD; i++)
+            *(k ? &sum[i] : &want[i]) += (double)numbers(&r, "grad.head")[i];
+        double found = (double)*numbers(&r, "kl");
+        if (k == 0) want_kl = found;
+        kl += k ? found - want_kl : 0;
+        squares += k ? pow(found - want_kl, 2) : 0;
+        if (k == 1) add_variances(&r, &l, variances);
+        rig_close(&r);
+    }
+    for (int i = 0; i < N_GRAD; i++) {
+        double error = sqrt(variances[i] / N_RUNS) + 1e-6 * fabs(want[i]) + 1e-9;
+        double errors = fabs(sum[i] / N_RUNS - want[i]) / error;
+        CHECK_MSG(errors < 5, "number %d is %g standard errors from its own", i, errors);
+        all += errors * errors / N_GRAD;
+    }
+    CHECK_MSG(all > 0.5 && all < 1.5, "the squares of the standard errors are %g", all);
+    double error = sqrt((squares / N_RUNS - pow(kl / N_RUNS, 2)) / (N_RUNS - 1));
+    CHECK_MSG(fabs(kl / N_RUNS) < 5 * error && error < 0.02 * want_kl, "KL is %g off, error %g",
+              kl / N_RUNS, error);
 }
 
 static uint32_t bits_of(const lesson *l, int n_threads, uint64_t piece_bytes) {
