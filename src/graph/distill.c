@@ -143,7 +143,7 @@ static tern_vid add_top(tern_graph *g, const tern_top *top) {
                         top->n_rows, 2 * (top->n_top + top->n_tail) + 1);
 }
 
-// The side's table of values is of use to a graph that joins two.
+// For a graph that is joined to no other.
 static tern_status end_alone(tern_graph *g, tern_vid *logits, tern_error *err) {
     side own = {.g = g};
     tern_status status = end_in_logits(&own, err);
