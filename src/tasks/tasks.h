@@ -16,4 +16,19 @@ bool tern_type_is_mlx(tern_type type);
 int tern_type_file_type(tern_type type);
 int tern_dtype_file_type(tern_dtype type);
 
+// Documents of tokens, each read alone, as training reads them, in windows of this size.
+typedef struct tern_eval_documents {
+    const int32_t *ids;
+    const size_t *ends; // [n] where each ends in ids
+    size_t n;
+    int window; // at least 2
+    tern_progress_fn on_progress;
+    void *user;
+} tern_eval_documents;
+// tern_eval_compare for these; every token but the first of a document counts. Both sessions read
+// the ids: they must mean the same to both.
+tern_status tern_eval_compare_documents(tern_session *session, tern_session *reference,
+                                        const tern_eval_documents *documents,
+                                        tern_eval_comparison *out, tern_error *err);
+
 #endif

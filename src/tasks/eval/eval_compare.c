@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cancel.h"
 #include "tasks/eval/eval_windows.h"
+#include "tasks/tasks.h"
 
 #define LOGITS_BYTES ((size_t)64 << 20) // of both models, held at once
 
@@ -85,14 +87,19 @@ static tern_status compare_window(comparing *c, tern_error *err) {
     return TERN_OK;
 }
 
+static tern_status check_sizes(const comparing *c, tern_error *err) {
+    const tern_model *a = c->model.session->model, *b = c->reference.session->model;
+    if (a->info.n_vocab == b->info.n_vocab) return TERN_OK;
+    return tern_fail(err, TERN_ERR_ARGUMENT,
+                     "%s has %d tokens and the reference %s %d: only models of one vocabulary "
+                     "can be compared",
+                     a->path, (int)a->info.n_vocab, b->path, (int)b->info.n_vocab);
+}
+
 static tern_status check_vocabularies(const comparing *c, tern_str text, tern_error *err) {
     const tern_model *a = c->model.session->model, *b = c->reference.session->model;
     tern_ids other = {0};
-    if (a->info.n_vocab != b->info.n_vocab)
-        return tern_fail(err, TERN_ERR_ARGUMENT,
-                         "%s has %d tokens and the reference %s %d: only models of one vocabulary "
-                         "can be compared",
-                         a->path, (int)a->info.n_vocab, b->path, (int)b->info.n_vocab);
+    TERN_TRY(check_sizes(c, err));
     tern_status status = tern_eval_encode(c->reference.session, text, c->w.desc, &other, err);
     const tern_ids *own = &c->w.ids;
     size_t at = 0, n = own->n < other.n ? own->n : other.n;
@@ -108,9 +115,10 @@ static tern_status check_vocabularies(const comparing *c, tern_str text, tern_er
                            a->path, b->path, at + 1);
 }
 
-static tern_status allocate(comparing *c, tern_error *err) {
+// n: tokens that may count.
+static tern_status allocate(comparing *c, size_t n, tern_error *err) {
     const tern_model *a = c->model.session->model, *b = c->reference.session->model;
-    size_t most = (size_t)(a->n_batch < b->n_batch ? a->n_batch : b->n_batch), n = c->w.ids.n;
+    size_t most = (size_t)(a->n_batch < b->n_batch ? a->n_batch : b->n_batch);
     size_t rows = LOGITS_BYTES / 2 / (c->n_vocab * sizeof(float));
     c->n_rows = rows < 1 ? 1 : rows > most ? most : rows;
     const size_t bytes = c->n_rows * c->n_vocab * sizeof(float);
@@ -185,7 +193,7 @@ static tern_status compare(comparing *c, tern_str text, const tern_perplexity_de
     TERN_TRY(tern_eval_windows_open(&c->w, c->model.session, text, a < b ? a : b, desc, err));
     c->n_vocab = (size_t)c->model.session->model->info.n_vocab;
     TERN_TRY(check_vocabularies(c, text, err));
-    TERN_TRY(allocate(c, err));
+    TERN_TRY(allocate(c, c->w.ids.n, err));
     while (tern_eval_windows_next(&c->w, &out->model)) {
         TERN_TRY(compare_window(c, err));
         TERN_TRY(tern_eval_windows_progress(&c->w, "comparing", err));
@@ -193,6 +201,78 @@ static tern_status compare(comparing *c, tern_str text, const tern_perplexity_de
     finish(c, out);
     if (desc->on_progress) desc->on_progress(desc->user, "comparing", 1);
     return TERN_OK;
+}
+
+// ---- Documents ---------------------------------------------------------------------------------
+
+// Windows of a document overlap by a token: the last target of one is the first that the next
+// reads, or gives way to BOS.
+static tern_status compare_document(comparing *c, const tern_eval_documents *d, size_t begin,
+                                    size_t end, tern_error *err) {
+    tern_eval_windows *w = &c->w;
+    for (size_t at = begin; at + 1 < end; at = w->end - 1) {
+        w->begin = at;
+        w->end = end - at < (size_t)w->window ? end : at + (size_t)w->window;
+        const size_t n = w->end - at - 1;
+        memcpy(w->fed, d->ids + at, n * sizeof *w->fed);
+        memcpy(w->targets, d->ids + at + 1, n * sizeof *w->targets);
+        if (at > begin && w->bos >= 0) w->fed[0] = w->bos;
+        TERN_TRY(compare_window(c, err));
+        w->n_done++;
+    }
+    return TERN_OK;
+}
+
+static tern_status compare_documents(comparing *c, const tern_eval_documents *d,
+                                     tern_eval_comparison *out, tern_error *err) {
+    static const tern_perplexity_desc usual = {0};
+    const size_t n = d->n ? d->ends[d->n - 1] : 0;
+    tern_eval_windows *w = &c->w;
+    *w = (tern_eval_windows){.window = d->window, .bos = tern_eval_bos(c->model.session, &usual)};
+    c->n_vocab = (size_t)c->model.session->model->info.n_vocab;
+    TERN_TRY(check_sizes(c, err));
+    TERN_TRY(allocate(c, n + 1, err));
+    w->fed = tern_alloc_array(TERN_MEM_MISC, (size_t)w->window, sizeof *w->fed);
+    w->targets = tern_alloc_array(TERN_MEM_MISC, (size_t)w->window, sizeof *w->targets);
+    if (!w->fed || !w->targets) return tern_fail_memory(err, (size_t)w->window * sizeof *w->fed);
+    for (size_t i = 0, begin = 0; i < d->n; begin = d->ends[i++]) {
+        TERN_TRY(compare_document(c, d, begin, d->ends[i], err));
+        if (!tern_progress(d->on_progress, d->user, "comparing", (double)d->ends[i] / (double)n))
+            return tern_fail(err, TERN_ERR_CANCELLED, "cancelled");
+    }
+    if (c->n == 0) return tern_fail(err, TERN_ERR_ARGUMENT, "no document has two tokens");
+    out->model = (tern_perplexity){.window = w->window,
+                                   .stride = w->window,
+                                   .n_windows = w->n_done,
+                                   .n_tokens = n,
+                                   .n_scored = c->n};
+    finish(c, out);
+    return TERN_OK;
+}
+
+// ---- Both --------------------------------------------------------------------------------------
+
+static void free_comparing(comparing *c) {
+    tern_eval_windows_close(&c->w);
+    tern_free(c->model.logits);
+    tern_free(c->reference.logits);
+    tern_free(c->kl);
+    tern_free(c->p_change);
+}
+
+tern_status tern_eval_compare_documents(tern_session *session, tern_session *reference,
+                                        const tern_eval_documents *documents,
+                                        tern_eval_comparison *out, tern_error *err) {
+    *out = (tern_eval_comparison){0};
+    comparing c = {.model.session = session, .reference.session = reference};
+    tern_session_call calls[2];
+    tern_session_enter(&calls[0], session);
+    tern_session_enter(&calls[1], reference);
+    tern_status status = compare_documents(&c, documents, out, err);
+    tern_session_leave(&calls[1]);
+    tern_session_leave(&calls[0]);
+    free_comparing(&c);
+    return status;
 }
 
 tern_status tern_eval_compare(tern_session *session, tern_session *reference, tern_bytes text,
@@ -216,10 +296,6 @@ tern_status tern_eval_compare(tern_session *session, tern_session *reference, te
     tern_status status = compare(&c, (tern_str){text.bytes, text.n_bytes}, desc, out, err);
     tern_session_leave(&calls[1]);
     tern_session_leave(&calls[0]);
-    tern_eval_windows_close(&c.w);
-    tern_free(c.model.logits);
-    tern_free(c.reference.logits);
-    tern_free(c.kl);
-    tern_free(c.p_change);
+    free_comparing(&c);
     return status;
 }
