@@ -405,6 +405,54 @@ TERN_API tern_status tern_train_find_rate(const tern_train_desc *desc, tern_trai
 TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, const char *out,
                                      tern_error *err);
 
+// ---- From floats to trits ----------------------------------------------------------------------
+
+// What tern_ternarize does, one after the other, and the files that are there once it is done, in
+// the folder `work` but for the model.
+typedef enum tern_ternarize_stage {
+    TERN_TERNARIZE_DATA,    // data/: the texts as shards of the model's tokens
+    TERN_TERNARIZE_MEASURE, // imatrix.gguf: how large the inputs of matrices are (tern_imatrix)
+    TERN_TERNARIZE_START,   // start.gguf: the model rounded by it, as it is before training
+    TERN_TERNARIZE_HEAL,    // heal/, heal.json: a run of tern_train that learns from the model
+    TERN_TERNARIZE_EXPORT,  // `out`: the best weights of the run; embedding and head in 8 bits
+    TERN_TERNARIZE_REPORT,  // report.md, report.json, loss.svg: what all this costs
+    TERN_TERNARIZE_STAGES
+} tern_ternarize_stage;
+TERN_API const char *tern_ternarize_stage_name(tern_ternarize_stage stage); // "data" ...
+
+typedef struct tern_ternarize_desc {
+    const char *model; // a decoder in floats, GGUF or folder
+    const char *out;   // the ternary model, a name that ends in .gguf
+    const char *work;  // a folder, created if needed; NULL: `out` with .work in place of .gguf
+    // Texts to learn; those that are held out choose the best weights, and the report is of them
+    // alone. Without source.held_out `valid` is the share of the documents that is, 0: 0.01.
+    tern_data_source source;
+    double valid;
+    const char *type; // "ptq1_0", "pq2_0" (NULL), "q2_0", "tq1_0", "tq2_0" or "q1_0"
+    // How it is healed: rates, lengths, device, threads. `data`, `out`, `init`, `qat` and `resume`
+    // are set here and NULL; the teacher is the model unless there is one, and the loss KL alone
+    // unless kd_ratio says otherwise. on_begin gets the plan, with measured seconds, before
+    // anything of the model is computed, and again as training begins.
+    tern_train_desc train;
+    uint64_t n_tokens;      // learnt, instead of train.n_steps
+    int32_t measure_tokens; // 0: 131072
+    int32_t report_tokens;  // of held-out text, at most, 0: 65536
+    uint32_t stages;        // 1 << tern_ternarize_stage, ORed; 0: all
+    // Before each stage; is_done: its files are there, and it is passed over.
+    void (*on_stage)(void *user, tern_ternarize_stage stage, bool is_done);
+    tern_progress_fn on_progress; // of all stages but training
+    void *user;                   // of both
+} tern_ternarize_desc;
+// Makes a float model ternary and reports what that costs: perplexity, KL and likeliest tokens,
+// size and speed, beside the model, the rounded model before training, Q4_K_M and Q2_K. The same
+// desc goes on after any end, also of the process, to the same model, bit for bit; a stage is
+// repeated by removing its files. A folder that was begun with another model, text or setting is
+// refused. A model that cannot be trained so is refused before any work.
+TERN_API tern_status tern_ternarize(const tern_ternarize_desc *desc, tern_error *err);
+// Reports to train.on_begin what training would do and need, and how long it would take, as
+// tern_train_plan; does the first stage alone.
+TERN_API tern_status tern_ternarize_plan(const tern_ternarize_desc *desc, tern_error *err);
+
 #ifdef __cplusplus
 }
 #endif

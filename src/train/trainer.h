@@ -20,6 +20,7 @@
 //   data/          from texts and chats to shards of tokens, and how documents fill windows
 //   teacher.c      another model whose logits are learnt; teacher_cache.c: kept in a file,
 //                  which teacher_pass.c writes
+//   ternarize/     from a float model to a ternary one, by what is here and in tasks
 //   plot/          a log as an image
 #ifndef TERN_TRAIN_TRAINER_H
 #define TERN_TRAIN_TRAINER_H

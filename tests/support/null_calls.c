@@ -407,6 +407,17 @@ static void call_training(void) {
     FAILS(tern_train_find_rate, NULL, &rates);
     FAILS(tern_train_find_rate, &train, NULL);
     FAILS(tern_train_find_rate, &train, &rates);
+    tern_ternarize_desc ternarize = {0};
+    FAILS(tern_ternarize, NULL);
+    FAILS(tern_ternarize_plan, NULL);
+    FAILS(tern_ternarize, &ternarize);
+    ternarize.model = ternarize.out = "/none/model.gguf";
+    FAILS(tern_ternarize, &ternarize);
+    ternarize.source.paths = nobody;
+    ternarize.source.n_paths = 1;
+    FAILS(tern_ternarize_plan, &ternarize);
+    begin("tern_ternarize_stage_name(99)");
+    holds(tern_ternarize_stage_name((tern_ternarize_stage)99) != NULL);
     FAILS(tern_train_plot, NULL, 0, NULL);
     FAILS(tern_train_plot, NULL, 1, "/none/out.svg");
     FAILS(tern_train_plot, nobody, 1, "/none/out.svg");

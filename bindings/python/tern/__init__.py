@@ -32,7 +32,10 @@ from ._results import (
 )
 from ._session import Session
 from ._sounds import Transcriber, Segment, Transcript, read_sound, write_sound
-from ._training import TrainEvent, TrainMemory, TrainOptions, TrainPlan, data_build, data_tokenizer, train, train_find_rate, train_plan
+from ._training import (
+    TrainEvent, TrainMemory, TrainOptions, TrainPlan, data_build, data_tokenizer, ternarize, ternarize_plan, train, train_find_rate,
+    train_plan,
+)
 from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, mine, save_chat, types
 
 __version__ = _lib.version
@@ -43,5 +46,5 @@ __all__ = [
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
     "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainMemory", "TrainOptions", "TrainPlan", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
     "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity",
-    "train", "train_find_rate", "train_plan", "types", "write_sound",
+    "ternarize", "ternarize_plan", "train", "train_find_rate", "train_plan", "types", "write_sound",
 ]

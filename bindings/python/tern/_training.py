@@ -323,6 +323,25 @@ def train_find_rate(data: Optional[Path], **options: "Unpack[TrainOptions]") -> 
     return rates.rate, [(tried.rate, tried.smoothed) for tried in rates.tried[:rates.n]]
 
 
+def _listen(callbacks: Callbacks, desc: Any, on_begin: Optional[Callable[[TrainPlan], None]],
+            on_event: Optional[Callable[[TrainEvent], Optional[bool]]],
+            on_step: Optional[Callable[[TrainEvent], Optional[bool]]]) -> None:
+    """The callbacks of a tern_train_desc."""
+    def line(_user: Any, event: Any) -> Optional[bool]:
+        return on_event is None or on_event(from_struct(TrainEvent, event.contents))
+
+    def step(_user: Any, event: Any) -> Optional[bool]:
+        return callbacks.error is None and (on_step is None or on_step(from_struct(TrainEvent, event.contents)))
+
+    def begin(_user: Any, info: Any) -> None:
+        if on_begin is not None:
+            on_begin(_plan(info))
+    guarded = callbacks.guarded(begin)
+    desc.on_begin = type(desc.on_begin)(lambda *args: guarded(*args) and None)
+    desc.on_event = type(desc.on_event)(callbacks.guarded(line))
+    desc.on_step = type(desc.on_step)(callbacks.guarded(step))  # Ctrl-C is noticed in it
+
+
 def train(data: Optional[Path], out: Path, *, on_begin: Optional[Callable[[TrainPlan], None]] = None,
           on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
           on_step: Optional[Callable[[TrainEvent], Optional[bool]]] = None, **options: "Unpack[TrainOptions]") -> Optional[str]:
@@ -339,21 +358,77 @@ def train(data: Optional[Path], out: Path, *, on_begin: Optional[Callable[[Train
     """
     callbacks, written, desc = Callbacks(), [], _desc(dict(options), data=data, out=out)  # type: Callbacks, List[str], Any
 
-    def line(_user: Any, event: Any) -> Optional[bool]:
-        told = from_struct(TrainEvent, event.contents)
+    def line(told: TrainEvent) -> Optional[bool]:
         if told.checkpoint:
             written.append(told.checkpoint)
         return on_event is None or on_event(told)
-
-    def step(_user: Any, event: Any) -> Optional[bool]:
-        return callbacks.error is None and (on_step is None or on_step(from_struct(TrainEvent, event.contents)))
-
-    def begin(_user: Any, info: Any) -> None:
-        if on_begin is not None:
-            on_begin(_plan(info))
-    guarded = callbacks.guarded(begin)
-    desc.on_begin = type(desc.on_begin)(lambda *args: guarded(*args) and None)
-    desc.on_event = type(desc.on_event)(callbacks.guarded(line))
-    desc.on_step = type(desc.on_step)(callbacks.guarded(step))  # Ctrl-C is noticed in it
+    _listen(callbacks, desc, on_begin, line, on_step)
     callbacks.run(lib.tern_train, ctypes.byref(desc))
     return os.path.join(os.fsdecode(out), written[-1]) if written else None
+
+
+Stage = Literal["data", "measure", "start", "heal", "export", "report"]
+
+
+def _ternarize_desc(model: Path, out: Path, texts: Paths, options: Dict[str, Any], held_out: Paths, valid: float, type: str,
+                    work: Optional[Path], n_tokens: int, measure_tokens: int, report_tokens: int, stages: Iterable[Stage],
+                    separator: Optional[str], field: Optional[str]) -> Any:
+    names = {decoded(lib.tern_ternarize_stage_name(number)): number for number in range(c.TERN_TERNARIZE_STAGES)}
+    bits = 0
+    for stage in [stages] if isinstance(stages, str) else stages:
+        bits |= 1 << names[stage] if stage in names else refuse("there is no stage %s; there are %s" % (stage, ", ".join(names)))
+    desc = c.tern_ternarize_desc(source=_source(texts, separator, field, held_out), train=_desc(options), stages=bits)
+    _set(desc, dict(model=model, out=out, work=work, valid=valid, type=type, n_tokens=n_tokens,
+                    measure_tokens=measure_tokens, report_tokens=report_tokens))
+    return desc
+
+
+def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), valid: float = 0,
+              type: Literal["ptq1_0", "pq2_0", "q2_0", "tq1_0", "tq2_0", "q1_0"] = "pq2_0", work: Optional[Path] = None,
+              n_tokens: int = 0, measure_tokens: int = 0, report_tokens: int = 0, stages: Iterable[Stage] = (),
+              separator: Optional[str] = None, field: Optional[str] = None,
+              on_stage: Optional[Callable[[str, bool], None]] = None,
+              on_begin: Optional[Callable[[TrainPlan], None]] = None,
+              on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
+              on_step: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
+              on_progress: Optional[OnProgress] = None, **options: "Unpack[TrainOptions]") -> Optional[Dict[str, Any]]:
+    """Makes a float model ternary, and returns what that costs, the report's JSON; None: the report was not among the stages
+    (docs/training.md).
+
+    out: the ternary model, a name ending in .gguf. texts: what is learnt; held_out, or without it valid (0: 0.01) of the
+    documents, is what the report is of. work: a folder for all other files, None: beside out. n_tokens: to learn, instead of
+    steps. stages: only these. on_stage gets a stage and whether it was done before; the other callbacks and options are
+    those of train(). The same call goes on after any end, to the same bits.
+
+    >>> report = tern.ternarize("model.gguf", "ternary.gguf", texts="texts", steps=2000)
+    >>> report["verdict"], [(f["name"], f["bytes"], f["kl"]) for f in report["files"]]
+    """
+    callbacks = Callbacks()
+    desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, work, n_tokens, measure_tokens, report_tokens,
+                           stages, separator, field)
+
+    def stage(_user: Any, number: int, done: bool) -> None:
+        if on_stage is not None:
+            on_stage(decoded(lib.tern_ternarize_stage_name(number)), bool(done))
+    guarded = callbacks.guarded(stage)
+    desc.on_stage = desc.on_stage.__class__(lambda *args: guarded(*args) and None)
+    desc.on_progress = callbacks.progress(on_progress)
+    _listen(callbacks, desc.train, on_begin, on_event, on_step)
+    callbacks.run(lib.tern_ternarize, ctypes.byref(desc))
+    if desc.stages and not desc.stages >> c.TERN_TERNARIZE_REPORT & 1:
+        return None
+    folder = os.fsdecode(out)[:-len(".gguf")] + ".work" if work is None else os.fsdecode(work)
+    with open(os.path.join(folder, "report.json"), encoding="utf-8") as file:
+        return dict(json.load(file))
+
+
+def ternarize_plan(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), valid: float = 0, type: str = "pq2_0",
+                   work: Optional[Path] = None, n_tokens: int = 0, measure_tokens: int = 0, separator: Optional[str] = None,
+                   field: Optional[str] = None, **options: "Unpack[TrainOptions]") -> TrainPlan:
+    """What the training of ternarize() would do and need; of its stages only "data" is done."""
+    callbacks, found = Callbacks(), []  # type: Callbacks, List[TrainPlan]
+    desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, work, n_tokens, measure_tokens, 0, (),
+                           separator, field)
+    _listen(callbacks, desc.train, found.append, None, None)
+    callbacks.run(lib.tern_ternarize_plan, ctypes.byref(desc))
+    return found[0]

@@ -66,6 +66,7 @@ MEMBERS_LEFT_OUT = {
     "tern_rerank_params": {"n_tokens": "Model.tokenize tells", "user": "callbacks have their own"},
     "tern_train_desc": {"comm": "for groups of processes", "user": "callbacks have their own"},
     "tern_data_tokenizer_desc": {"user": "callbacks have their own"}, "tern_data_build_desc": {"user": "callbacks have their own"},
+    "tern_ternarize_desc": {"user": "callbacks have their own"},
     "tern_mine_desc": {"comm": "for groups of processes", "user": "callbacks have their own"},
     "tern_agent_desc": {"user": "callbacks have their own"},
     "tern_model_desc": {"user": "callbacks have their own", "on_release": "Python keeps the bytes as long as the model"}, "tern_convert_desc": {"user": "callbacks have their own"},
