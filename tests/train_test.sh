@@ -206,4 +206,44 @@ ends 0 "$tern" data build "$dir/stories.txt" --tokenizer "$dir/tok" -o "$dir/ggu
 n=$((n + 1))
 [ -e "$dir/gguf/tokenizer.gguf" ] && wrong "the tokenizer of an earlier build stays"
 
+# A float model becomes ternary. A process that is killed goes on to the same bits; what was begun is
+# not mixed with something else. Seen to fail: with resume left out.
+ends 0 "$tern" train --data "$dir/gguf" -o "$dir/float" $small -n 8 --recipe llama --embd 128 --ff 128
+heal="--data $dir/stories.txt --valid 0.1 --seq-len 32 --batch-tokens 64 -t 1 -n 40 --checkpoint-every 8 --valid-every 20"
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/trits.gguf" $heal --plan
+says '^plan    40 steps of 64 tokens (sequences of 32)'
+says '^time    about [0-9:]*, as measured with 64 tokens$'
+n=$((n + 1))
+[ ! -e "$dir/trits.gguf" ] && [ ! -e "$dir/trits.work/imatrix.gguf" ] || wrong "--plan makes a model"
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/trits.gguf" $heal
+says '^stage   data, done$'
+says '^model   that of --init, 1 layer of 128: .* rounded to pq2_0$'
+says '^time    about [0-9:]*, as measured with 64 tokens$'
+says '^step 40/40, wrote .*trits.work/heal/step-00000040.gguf$'
+has '^The ternary file is [a-z]* than Q2_K ([0-9.]* and [0-9.]* MB) [a-z]* [a-z]* '
+has '^| ternary, before training | [0-9.]* | [0-9.]* | [0-9.]* ± [0-9.]* | [0-9.]* ± [0-9.]* | [0-9.]*% ± [0-9.]*% | [0-9.]* |$'
+has '^40 steps of 64 tokens, rate [0-9.e-]*, seed 1. [0-9.]*% of the signs and [0-9.]*% of the zeros became others.'
+there "$dir/trits.work/report.json" "$dir/trits.work/loss.svg"
+ends 0 "$tern" run -m "$dir/trits.gguf" -p "Story" -n 4
+"$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal >/dev/null 2>&1 &
+run=$!
+for i in $(seq 200); do
+    [ -e "$dir/again.work/heal/step-00000008.gguf" ] && break
+    sleep 0.1
+done
+kill -9 $run
+wait $run 2>/dev/null
+fails 1 'again.work is of another run: rate is [0-9.]* there and 0.5' \
+    "$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal --rate 0.5
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal --no-report
+n=$((n + 1))
+cmp -s "$dir/trits.gguf" "$dir/again.gguf" || wrong "other bits after a kill"
+[ ! -e "$dir/again.work/report.md" ] || wrong "--no-report writes one"
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal --stage report
+there "$dir/again.work/report.md"
+fails 1 'no.work: stage start is not done, and stage export reads its files' \
+    "$tern" ternarize "$dir/float/best.gguf" -o "$dir/no.gguf" $heal --stage export
+fails 1 'a BitNet is trained ternary' "$tern" ternarize "$model" -o "$dir/no.gguf" $heal
+fails 2 'ternarize: MODEL, -o and --data are needed' "$tern" ternarize "$model" -o "$dir/no.gguf"
+
 count_and_exit "data and training"

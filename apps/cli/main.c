@@ -55,6 +55,8 @@ const command cli_commands[] = {
      cmd_datagen, NULL},
     {"train", "--data DIR -o DIR [options] | plot LOG... -o FILE",
      "train a model from shards of text", cmd_train, train_jobs},
+    {"ternarize", "MODEL -o FILE --data TEXT... [options]",
+     "make a float model ternary, and say what that costs", cmd_ternarize, NULL},
     {"eval", "ppl|choice|paper [options]", "perplexity, multiple choice, and what the paper says",
      NULL, eval_jobs},
     {"mine", "MODEL [SHARD|FOLDER...] [options]",

@@ -104,6 +104,12 @@ for name in $(awk -F '\t' '$1 == "command" { gsub(" ", "_", $2); print $2 }' "$d
     imatrix) full "$tern" imatrix "$model" "$dir/story" -o "$dir/full.gguf" --window 16 ;;
     list) full "$tern" list --models-dir "$dir/shelf" ;;
     show | rm) full "$tern" $name tiny --models-dir "$dir/shelf" ;;
+    ternarize)
+        "$tern" train --data "$dir/own" -o "$dir/float" --recipe llama --layers 1 --embd 128 --heads 2 --ff 128 \
+            --seq-len 16 --batch-tokens 16 -n 1 2>/dev/null
+        full "$tern" ternarize "$dir/float/step-00000001.gguf" -o "$dir/full.gguf" --data "$dir/story" \
+            --held-out "$dir/stories.txt" -n 1 --seq-len 16 --batch-tokens 16 -t 1
+        ;;
     mine) full "$tern" mine "$model" "$dir/own" -o "$dir/full.bin" ;;
     memory_rules) full "$tern" $command ;;
     memory_compact) ;;

@@ -10,7 +10,7 @@ ends 0 "$tern" --version
 has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
 ends 0 "$tern" help
 for command in run chat inspect graph compute embed classify transcribe speak tokenize detokenize logits convert imatrix datagen \
-    mine bench ask 'memory add' 'memory recall' 'memory list' 'memory import' 'data tokenizer' \
+    ternarize mine bench ask 'memory add' 'memory recall' 'memory list' 'memory import' 'data tokenizer' \
     'data build' 'data inspect' 'eval ppl' 'eval compare' 'eval run' 'eval choice' 'eval significance' \
     'eval table' 'eval paper'; do
     ends 0 "$tern" help

@@ -54,6 +54,7 @@ int cmd_show(const command *self, int argc, char **argv);
 int cmd_ps(const command *self, int argc, char **argv);
 int cmd_rm(const command *self, int argc, char **argv);
 int cmd_train(const command *self, int argc, char **argv);
+int cmd_ternarize(const command *self, int argc, char **argv);
 
 // One line to standard error; returns the status, so that `return fail(...)` reads naturally.
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));      // EXIT_FAILED
