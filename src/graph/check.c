@@ -47,7 +47,7 @@ const tern_vid *tern_node_stores(const tern_node *n) {
 
 int64_t tern_g_columns_of(const tern_graph *g, const tern_node *n) {
     const tern_value *x = &g->values[n->in[0]];
-    switch (tern_op_info(n->op)->columns) {
+    switch ((tern_columns_rule)tern_op_info(n->op)->columns) {
     case TERN_COLUMNS_SAME: return x->cols;
     case TERN_COLUMNS_TABLE:
     case TERN_COLUMNS_BACK: return g->values[n->in[1]].cols;

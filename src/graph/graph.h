@@ -169,14 +169,14 @@ typedef enum tern_op {
     TERN_OP_COUNT
 } tern_op;
 
-// A row of ops.inc.
+// A row of ops.inc, in small numbers: pages load the table.
 typedef struct tern_op_facts {
     const char *name;
-    int n_in_least, n_in_most, n_out_least, n_out_most;
-    tern_columns_rule columns;
-    tern_attrs_kind attrs;
-    int in_place; // index of an input, or -1
-    int stores;   // likewise: of the first of two states
+    uint8_t n_in_least, n_in_most, n_out_least, n_out_most;
+    uint8_t columns; // tern_columns_rule
+    uint8_t attrs;   // tern_attrs_kind
+    int8_t in_place; // index of an input, or -1
+    int8_t stores;   // likewise: of the first of two states
 } tern_op_facts;
 const tern_op_facts *tern_op_info(tern_op op);
 
