@@ -36,14 +36,8 @@ tern_status tern_weight_rows_begin(tern_weight_rows *r, const tern_ternary_kind 
 }
 
 static void read_numbers(tern_weight_rows *r, int64_t row, float *out) {
-    size_t n = (size_t)r->tensor.ne[0];
     row = tern_order_source(&r->moves.rows, row, true);
-    if (!r->kind.is_ternary) {
-        tern_rows_decode(&r->codes.rows, row, out);
-        return;
-    }
-    const int8_t *codes = tern_codes_row(&r->codes, row);
-    for (size_t i = 0; i < n; i++) out[i] = (float)codes[i] * r->kind.scale;
+    tern_codes_decode(&r->codes, &r->kind, row, out);
 }
 
 void tern_weight_rows_read(tern_weight_rows *r, int64_t row, float *out) {

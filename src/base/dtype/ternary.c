@@ -160,3 +160,12 @@ const int8_t *tern_codes_row(tern_codes *r, int64_t row) {
     }
     return r->codes;
 }
+
+void tern_codes_decode(tern_codes *r, const tern_ternary_kind *kind, int64_t row, float *out) {
+    if (!kind->is_ternary) {
+        tern_rows_decode(&r->rows, row, out);
+        return;
+    }
+    const int8_t *q = tern_codes_row(r, row);
+    for (int64_t i = 0; i < r->rows.m.n_cols; i++) out[i] = (float)q[i] * kind->scale;
+}

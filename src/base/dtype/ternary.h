@@ -36,6 +36,9 @@ tern_codes tern_codes_in(const tern_codes *r, float *room);
 #define TERN_CODES_ROOM(n) ((n) + ((n) + 1024) / 4 + 1 + (n) / 128 + 8)
 // Codes -1, 0, +1 of a row; valid until the next call.
 const int8_t *tern_codes_row(tern_codes *r, int64_t row);
+// The numbers of a row of any matrix [n_cols]: code * scale, and those of the file if it is not
+// ternary.
+void tern_codes_decode(tern_codes *r, const tern_ternary_kind *kind, int64_t row, float *out);
 void tern_codes_close(tern_codes *r);
 
 #endif

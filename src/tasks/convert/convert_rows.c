@@ -84,17 +84,6 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
     return tern_convert_write(c, &it->kind.scale, sizeof(float), err);
 }
 
-// Floats of a row; for ternary kinds code * scale, so that master weights come out rounded.
-static void float_row(const item *it, tern_codes *codes, int64_t row, float *out) {
-    const tern_matrix *v = &codes->rows.m;
-    if (!it->kind.is_ternary) {
-        tern_rows_decode(&codes->rows, row, out);
-        return;
-    }
-    const int8_t *q = tern_codes_row(codes, row);
-    for (int64_t i = 0; i < v->n_cols; i++) out[i] = (float)q[i] * it->kind.scale;
-}
-
 static bool changes_numbers(const item *it) {
     return (it->kind.is_ternary && it->kind.mean > 0) || // masters come out rounded
            it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
@@ -133,7 +122,7 @@ static bool encode_row(const piece *p, int64_t row, float *floats, uint8_t *out)
         tern_convert_put_groups(v->type, at, n, it->type, out);
         return true;
     }
-    float_row(it, p->codes, from, floats);
+    tern_codes_decode(p->codes, &it->kind, from, floats); // masters come out rounded
     tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + n);
     tern_change_apply(it->change, it->to_gguf, floats, n);
     double factor = it->folded[0] ? p->c->arch->folded(&p->c->config, it->folded, from) : 1;
@@ -266,13 +255,11 @@ static tern_status merge_adapter(item *it, tern_matrix *m, float **floats, tern_
     tern_ternary_kind kind = it->kind.mean > 0 ? (tern_ternary_kind){0} : it->kind; // masters as is
     *floats = tern_alloc_array(TERN_MEM_MISC, n_rows, n * sizeof **floats);
     if (!*floats) return tern_fail_memory(err, n_rows * n * sizeof **floats);
-    item as_it_is = *it;
-    as_it_is.kind = kind;
     bool is_whole = true;
     TERN_TRY(tern_codes_open(&codes, m, &kind, false, err));
     for (int64_t row = 0; row < m->n_rows; row++) {
         float *sum = *floats + (size_t)row * n;
-        float_row(&as_it_is, &codes, row, sum);
+        tern_codes_decode(&codes, &kind, row, sum);
         tern_adapter_add_row(it->adapter, row, sum);
         for (size_t i = 0; i < n; i++) is_whole &= isfinite(sum[i]) != 0;
     }
