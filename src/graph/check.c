@@ -108,7 +108,8 @@ static tern_status check_alike(const tern_graph *g, const tern_node *n, tern_err
 static tern_status check_bias(const tern_graph *g, const tern_node *n, tern_error *err) {
     const tern_value *x = input(g, n, 0), *b = input(g, n, 1);
     if (is_vector(b, x->cols)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not a bias of %s", b->name, x->name);
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not a vector for rows of %s", b->name,
+                     x->name);
 }
 
 static tern_status check_gain(const tern_graph *g, const tern_node *n, tern_error *err) {
@@ -118,9 +119,9 @@ static tern_status check_gain(const tern_graph *g, const tern_node *n, tern_erro
                      gains->name, (int)n->first, x->name);
 }
 
-static tern_status check_number(const tern_graph *g, const tern_node *n, tern_error *err) {
-    if (is_vector(input(g, n, 1), 1)) return TERN_OK;
-    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s is not one number", input(g, n, 1)->name);
+static tern_status check_factors(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *s = input(g, n, 1);
+    return is_vector(s, 1) ? TERN_OK : check_bias(g, n, err);
 }
 
 // Norms: a weight for each column of a group; vectors, if any; groups of columns.
@@ -323,6 +324,15 @@ static tern_status check_distill(const tern_graph *g, const tern_node *n, tern_e
     if (fits && a->ratio >= 0 && a->ratio <= 1 && a->temperature > 0) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "graph: %s cannot be distilled from %s", logits->name,
                      teacher->name);
+}
+
+static tern_status check_row_factors(const tern_graph *g, const tern_node *n, tern_error *err) {
+    const tern_value *m = input(g, n, 0), *w = input(g, n, 1), *a = input(g, n, 2),
+                     *b = input(g, n, 3), *s = input(g, n, 4);
+    if (is_vector(m, w->rows) && b->rows == w->rows && a->cols == w->cols && b->cols == a->rows &&
+        s->rows == a->rows && s->cols == a->rows)
+        return TERN_OK;
+    return tern_fail(err, TERN_ERR_FORMAT, "graph: %s and its adapter differ in shape", w->name);
 }
 #endif
 

@@ -11,6 +11,8 @@
 //   layer_norm    y = rms_norm(x - mean x) + b
 //                                      dx = rms_norm's, minus its mean, db += sum_t dy
 //   scale_by      y = s x              dx = s dy               ds += sum dy x
+//                 s = m / |row|        the length is a constant (arXiv:2402.09353, 4.3):
+//                                                              dm += sum dy x / |row|
 //   cap           y = c tanh(x / c)    dx = dy (1 - tanh(x / c)^2)
 //   rope          a rotation           dx = dy rotated back
 //   attention     P = softmax(s q K^T) dV = P^T dy, dP = dy V^T, dS = P (dP - rowsum(dy * y)),
@@ -282,10 +284,15 @@ static void cap_back(gradients *d, const tern_node *f, tern_vid dy) {
 
 static void scale_by_back(gradients *d, const tern_node *f, tern_vid dy) {
     const tern_vid x = f->in[0], s = f->in[1];
-    tern_vid ds = sink(d, s);
+    const int32_t p = d->g->values[s].producer;
+    const bool is_dora = p >= 0 && d->g->nodes[p].op == TERN_OP_ROW_FACTORS;
+    const tern_vid inverse = is_dora ? d->g->nodes[p].out[1] : -1;
+    tern_vid ds = sink(d, is_dora ? d->g->nodes[p].in[0] : s);
     if (ds >= 0) {
+        const tern_op op = d->g->values[s].cols > 1 ? TERN_OP_BIAS_GRAD : TERN_OP_SUM_INTO;
         tern_vid products = tern_g_mul(d->g, dy, x);
-        inputs(d, begin(d, f, TERN_OP_SUM_INTO), (tern_vid[]){products, ds}, 2);
+        if (is_dora) products = tern_g_scale_by(d->g, products, inverse);
+        inputs(d, begin(d, f, op), (tern_vid[]){products, ds}, 2);
     }
     if (d->reaches[x]) send(d, x, tern_g_scale_by(d->g, dy, s));
 }

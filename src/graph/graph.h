@@ -298,7 +298,7 @@ tern_vid tern_g_ssm(tern_graph *g, tern_vid xbc, tern_vid dt, tern_vid a, tern_v
 tern_vid tern_g_scale_pieces(tern_graph *g, tern_vid x, const int64_t widths[TERN_PIECES_MAX],
                              const double factors[TERN_PIECES_MAX]);
 tern_vid tern_g_group_norm(tern_graph *g, tern_vid x, int64_t group, float eps);
-tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s); // s: a vector [1]
+tern_vid tern_g_scale_by(tern_graph *g, tern_vid x, tern_vid s); // s: a vector [1] or [cols]
 // Each row times its number in a column of gains, which has x's rows.
 tern_vid tern_g_gain(tern_graph *g, tern_vid x, tern_vid gains, int32_t column);
 // Capped scores: cap * tanh(x W^T / cap).
@@ -392,7 +392,12 @@ typedef int64_t (*tern_rank_fn)(const void *ctx, const char *weight);
 // W, with ".lora_a" and ".lora_b" appended. Before lowering.
 typedef struct tern_low_rank {
     tern_rank_fn rank_of;
+    // Whether the sum is multiplied by a vector of factors, named with ".lora_f"; NULL: never.
+    bool (*has_factors)(const void *ctx, const char *weight);
     const void *ctx;
+    // DoRA in training: those factors are made of W, A, B and trained magnitudes, named with
+    // ".lora_m". With `scale`.
+    bool magnitudes;
     // NULL, or the name of a weight [rank, rank] between A and B of all adapters, which then share
     // one rank.
     const char *scale;

@@ -5,6 +5,9 @@
 // with A [rank, n_in] and B [n_out, rank]. The low-rank path reads x itself, in float, even if W is
 // ternary and x is quantized for it: an adapter deserves full precision, and costs only rank *
 // (n_in + n_out) weights compared to n_in * n_out. It only uses ops that every backend has.
+// DoRA (arXiv:2402.09353) multiplies each column of that sum by a factor, which depends on the
+// weights alone: with f = m / |W + B A|, by row, y = f (W x + B (A x)). Training computes f in the
+// graph (row_factors), in each run.
 // Training needs B without its factor s: then linear(., s I) comes between the two. Where each row
 // has its own factor, it is between them, too, and every adapter has its own path.
 #include <stdio.h>
@@ -56,6 +59,30 @@ static int64_t rank_of(const tern_low_rank *adapters, const tern_value *w) {
     return adapters->rank_of(adapters->ctx, name);
 }
 
+// y times DoRA's factors, which pages do not have.
+static tern_vid scale_rows(const rebuilt *r, tern_vid y, const tern_value *w,
+                           const tern_vid in[4]) {
+#ifndef TERN_NO_DORA
+    char name[NAME_BYTES];
+    if (r->adapters->magnitudes) {
+        name_of(r->adapters, w, ".lora_m", name);
+        tern_vid m = tern_g_vector(r->to, name, w->rows);
+        tern_node *n = tern_g_node(r->to, TERN_OP_ROW_FACTORS);
+        tern_g_in(r->to, n, m);
+        for (int k = 0; k < 4; k++) tern_g_in(r->to, n, in[k]);
+        tern_vid f = tern_g_out(r->to, n, m, TERN_VALUE_F32, w->rows);
+        tern_g_out(r->to, n, m, TERN_VALUE_F32, w->rows);
+        return tern_g_scale_by(r->to, y, f);
+    }
+    name_of(r->adapters, w, "", name);
+    if (!r->adapters->has_factors || !r->adapters->has_factors(r->adapters->ctx, name)) return y;
+    name_of(r->adapters, w, ".lora_f", name);
+    return tern_g_scale_by(r->to, y, tern_g_vector(r->to, name, w->rows));
+#else
+    return (void)r, (void)w, (void)in, y;
+#endif
+}
+
 // Adds the path for linear i of g, which is already in `to`; y's readers find the sum in now[y].
 static tern_status add_path(const rebuilt *r, size_t i, int64_t rank, tern_error *err) {
     tern_graph *to = r->to;
@@ -70,13 +97,16 @@ static tern_status add_path(const rebuilt *r, size_t i, int64_t rank, tern_error
                          "an adapter of %s, the output head, is not supported", w.name);
     to->layer = linear->layer;
     name_of(r->adapters, &w, ".lora_a", name);
-    tern_vid low = tern_g_linear(to, x, tern_g_matrix(to, name, rank, w.cols));
-    if (scale) low = tern_g_linear(to, low, tern_g_matrix(to, scale, rank, rank));
+    tern_vid a = tern_g_matrix(to, name, rank, w.cols), s = -1;
+    tern_vid low = tern_g_linear(to, x, a);
+    if (scale) low = tern_g_linear(to, low, s = tern_g_matrix(to, scale, rank, rank));
     if (r->gains >= 0) low = tern_g_gain(to, low, r->gains, r->adapters->gain);
     name_of(r->adapters, &w, ".lora_b", name);
-    low = tern_g_linear(to, low, tern_g_matrix(to, name, w.rows, rank));
+    tern_vid b = tern_g_matrix(to, name, w.rows, rank);
+    low = tern_g_linear(to, low, b);
     // This order lets the sum be fused with the product before it, and W stay in its group.
-    r->now[y] = tern_g_add(to, low, y);
+    const tern_vid in[] = {(tern_vid)(weight_of(g, linear) - g->values), a, b, s};
+    r->now[y] = scale_rows(r, tern_g_add(to, low, y), &w, in);
     return TERN_OK;
 }
 

@@ -14,6 +14,14 @@ direction k; the formulas are those of train_weights.c, in float64.
 Also writes tests/oracles/preferences.txt, the losses of preferences (src/train/tests/preferences_test.c): a line for each
 with its name, beta, smoothing, loss, margin, accuracy, and the slopes by all log-probabilities, which are derivatives
 along the imaginary axis, exact to rounding.
+And tests/oracles/dora.json: the loss of a small model with a DoRA adapter, and its gradients
+(src/kernels/cpu/train/train_dora_test.c):
+
+    y = m / |W + s B A| (x W^T + s (x A^T) B^T),   logits = y H^T,   loss = mean of -log p of the targets
+
+x is a row of the table for each token. The length |...| is a constant for the gradient (arXiv:2402.09353, section 4.3):
+it is computed once, from the real matrices, and then each number is moved along the imaginary axis. Matrix k has the
+numbers of direction k times a factor.
 """
 import json, os, re, sys
 import numpy as np
@@ -157,8 +165,36 @@ def preferences(path):
             print(name, beta, smoothing, *("%.15g" % x for x in [loss, margin, better.mean()] + slopes), file=f)
 
 
+DORA_IDS, DORA_TARGETS, DORA_SCALE = [1, 4, 4, 8, 0, 2, 7], [4, 4, 8, 0, 2, 7, 3], 1.75
+DORA = {"table": ((9, 12), 1), "w": ((10, 12), 0.5), "a": ((3, 12), 0.4), "b": ((10, 3), 0.3), "m": ((10,), 1), "head": ((9, 10), 0.8)}
+
+
+def dora_loss(p, length):
+    x = p["table"][DORA_IDS]
+    y = (x @ p["w"].T + DORA_SCALE * (x @ p["a"].T) @ p["b"].T) * (p["m"] / length)
+    logits = y @ p["head"].T
+    return (np.log(np.exp(logits).sum(1)) - logits[np.arange(len(DORA_IDS)), DORA_TARGETS]).mean()
+
+
+def write_dora():
+    p = {name: factor * direction(np.prod(shape), k).reshape(shape) for k, (name, (shape, factor)) in enumerate(DORA.items())}
+    p["m"] += 1.5
+    length = np.sqrt(((p["w"] + DORA_SCALE * p["b"] @ p["a"]) ** 2).sum(1))
+    out = {"loss": dora_loss(p, length)}
+    for name in ("table", "a", "b", "m"):
+        out[name] = []
+        for i in range(p[name].size):
+            moved = dict(p, **{name: p[name].astype(complex)})
+            moved[name].reshape(-1)[i] += 1e-30j
+            out[name].append(dora_loss(moved, length).imag / 1e-30)
+    with open(os.path.join(HERE, "..", "oracles", "dora.json"), "w") as f:
+        json.dump(out, f, indent=0)
+        f.write("\n")
+
+
 def main():  # [NAME...]: which; the others stay as they are
     write_optimizers()
+    write_dora()
     preferences(os.path.join(HERE, "..", "oracles", "preferences.txt"))
     path = os.path.join(HERE, "..", "oracles", "family_gradients.json")
     out = json.load(open(path)) if sys.argv[1:] else {}

@@ -1,3 +1,4 @@
+#include <math.h>
 #include "base/dtype/matrix.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
@@ -99,4 +100,14 @@ tern_status tern_matrix_decode(const tern_matrix *m, float *out, tern_error *err
     tern_dtype_decode(m->type, h.data, 0, (size_t)(m->n_rows * m->n_cols), m->scale, out);
     tern_blob_release(&h);
     return TERN_OK;
+}
+
+float tern_row_length(const float *x, size_t n) {
+    double sums[8] = {0}, all = 0; // lanes of vectors
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t k = 0; k < 8; k++) sums[k] += (double)x[i + k] * (double)x[i + k];
+    for (; i < n; i++) all += (double)x[i] * (double)x[i];
+    for (size_t k = 0; k < 8; k++) all += sums[k];
+    return (float)sqrt(all);
 }

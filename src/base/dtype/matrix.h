@@ -37,6 +37,9 @@ uint64_t tern_matrix_row_bytes(const tern_matrix *m); // 0: HF_TERNARY has no se
 tern_status tern_matrix_decode_row(const tern_matrix *m, int64_t row, void *room, float *out,
                                    tern_error *err);
 
+// The length of a row, added up in double and the same everywhere.
+float tern_row_length(const float *x, size_t n);
+
 // Decodes all of a matrix: [n_rows * n_cols].
 tern_status tern_matrix_decode(const tern_matrix *m, float *out, tern_error *err);
 

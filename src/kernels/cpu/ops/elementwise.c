@@ -81,9 +81,14 @@ static void step_scale_by(cpu_run *run, const cpu_step *step, const tern_team *t
     (void)team;
     const tern_node *n = step->node;
     size_t d = (size_t)cols(run, n->in[0]);
-    const float *x = cpu_value(run, n->in[0]);
-    float *y = cpu_value(run, n->out[0]), s = run->plan->weights[n->in[1]]->vector[0];
+    const float *x = cpu_value(run, n->in[0]), *s = run->plan->weights[n->in[1]]->vector;
+    float *y = cpu_value(run, n->out[0]);
+    const bool by_column = cols(run, n->in[1]) > 1;
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
-        kernels(run)->f->scale(y + t * d, x + t * d, s, (last - t) * d);
+        for (; t < last; t++)
+            if (by_column)
+                kernels(run)->f->mul(y + t * d, x + t * d, s, d);
+            else
+                kernels(run)->f->scale(y + t * d, x + t * d, *s, d);
 }
 const cpu_op cpu_op_SCALE_BY = {.step = step_scale_by};

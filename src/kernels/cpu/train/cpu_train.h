@@ -164,6 +164,7 @@ static inline bool cpu_train_is_coded(const cpu_train_run *run, tern_vid w) {
 }
 void cpu_train_decode(const cpu_train_run *run, tern_vid w, size_t row, float *room, float *out);
 void cpu_train_linear_codes(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
+void cpu_train_row_factors(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 size_t cpu_train_room_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_stripe_floats(const tern_program *p, const tern_node *n);
 typedef struct cpu_train_stripe {

@@ -100,7 +100,6 @@ static void step_elementwise(cpu_train_run *run, cpu_train_step *s, const tern_t
         case TERN_OP_ADD: k->add(y, a, b, n); break;
         case TERN_OP_MUL: k->mul(y, a, b, n); break;
         case TERN_OP_SCALE: k->scale(y, a, node->scale, n); break;
-        case TERN_OP_SCALE_BY: k->scale(y, a, o.in[1][0], n); break;
         case TERN_OP_ACT: k->act(y, a, n, act); break;
         case TERN_OP_GLU: k->glu(y, a, b, n, act); break;
         case TERN_OP_ACT_GRAD: k->act_grad(y, a, b, n, act); break;
@@ -171,6 +170,21 @@ static void step_bias(cpu_train_run *run, cpu_train_step *s, const tern_team *te
     while (claim_rows(run, s, &first, &last))
         for (size_t t = first; t < last; t++)
             cpu_train_kernels(run)->add(o.out[0] + t * n, o.in[0] + t * n, o.in[1], n);
+}
+
+static void step_scale_by(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    (void)team;
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    operands o = values_of(run, s->node);
+    const bool by_column = cols(run, s->node->in[1]) > 1;
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t at = first * n; at < last * n; at += n) {
+            if (by_column)
+                k->mul(o.out[0] + at, o.in[0] + at, o.in[1], n);
+            else
+                k->scale(o.out[0] + at, o.in[0] + at, o.in[1][0], n);
+        }
 }
 
 // The op of inference, and its gradient: those of a norm with a weight of ones.
@@ -387,11 +401,12 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_ADD:
     case TERN_OP_MUL:
     case TERN_OP_SCALE:
-    case TERN_OP_SCALE_BY:
     case TERN_OP_ACT:
     case TERN_OP_GLU:
     case TERN_OP_ACT_GRAD:
     case TERN_OP_GLU_GRAD: return step_elementwise;
+    case TERN_OP_SCALE_BY: return step_scale_by;
+    case TERN_OP_ROW_FACTORS: return cpu_train_row_factors;
     case TERN_OP_SCALE_PIECES: return step_pieces;
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return step_group_norm;

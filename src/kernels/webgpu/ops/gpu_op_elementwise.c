@@ -21,7 +21,7 @@ tern_status gpu_op_ADD(tern_plan *p, const tern_node *n, tern_error *err) {
 }
 
 // With a vector that each row reads.
-static void add_with_vector(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
+static gpu_dispatch *add_with_vector(tern_plan *p, const tern_node *n, gpu_kernel kernel) {
     int64_t n_cols = cols(p, n->out[0]);
     gpu_dispatch *d = add(p, kernel, groups(n_cols / 4, 64), rows_of(p, n->out[0]));
     set(d, "COLS4", (double)(n_cols / 4));
@@ -29,6 +29,7 @@ static void add_with_vector(tern_plan *p, const tern_node *n, gpu_kernel kernel)
     bind_value(p, d, n->out[0]);
     bind_part(d, &p->weights[n->in[1]]->parts[0]);
     set_phase(p, d, n->out[0]);
+    return d;
 }
 
 // The scores of a classifier, say.
@@ -53,7 +54,7 @@ tern_status gpu_op_BIAS(tern_plan *p, const tern_node *n, tern_error *err) {
 
 tern_status gpu_op_SCALE_BY(tern_plan *p, const tern_node *n, tern_error *err) {
     (void)err;
-    add_with_vector(p, n, GPU_SCALE_BY);
+    set(add_with_vector(p, n, GPU_SCALE_BY), "BY_COLUMN", cols(p, n->in[1]) > 1);
     return TERN_OK;
 }
 

@@ -173,6 +173,16 @@ TEST(gpu_rows_times_a_number) {
     rig_close(&r);
 }
 
+// DoRA's factors. Seen to fail: the factor of the row's first column.
+TEST(gpu_rows_times_a_vector) {
+    rig r;
+    rig_open(&r, N_ROWS);
+    tern_vid x = rig_rows(&r, 132, fill_kinds), s = rig_vector(&r, 132, fill_normal);
+    rig_show(&r, tern_g_scale_by(&r.g, x, s));
+    rig_compare(&r, rig_counts(), RIG_OF_ELEMENT, 0);
+    rig_close(&r);
+}
+
 // Interleaved heads, three parts one after the other, and groups that are not a multiple of a vec4.
 TEST(gpu_columns_of_groups) {
     static const struct {

@@ -4,6 +4,7 @@ override ACT: u32;
 override SCALE: f32;
 override GAINS: u32; // columns of gains
 override GAIN: u32;  // the one that counts
+override BY_COLUMN: bool;
 
 @group(0) @binding(1) var<storage, read_write> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> b: array<vec4<f32>>;
@@ -56,7 +57,9 @@ fn bias(@builtin(global_invocation_id) id: vec3<u32>) {
 @compute @workgroup_size(64)
 fn scale_by(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.y * COLS4 + id.x;
-    if (id.x < COLS4) { y[i] = a[i] * weight[0].x; }
+    var factor = vec4(weight[0].x);
+    if (BY_COLUMN) { factor = weight[id.x]; }
+    if (id.x < COLS4) { y[i] = a[i] * factor; }
 }
 
 @compute @workgroup_size(64)
