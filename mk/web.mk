@@ -27,7 +27,7 @@ WEB_FLAGS_relaxed-check = $(WEB_FLAGS_relaxed) $(WEB_MORE_FLAGS)
 WEB_FLAGS_threads = $(WEB_FLAGS_relaxed) -matomics -mbulk-memory -D_Thread_local=
 # Browsers do not train, and the scalar kernels are the specification: only checks use them.
 WEB_LESS = -DTERN_NO_TRAINING -DTERN_NO_SCALAR -DTERN_NO_WRITERS -DTERN_NO_SAMPLES -DTERN_NO_SCREENED_HEADS \
-           -DTERN_NO_MATRIX -DTERN_NO_GRIDS
+           -DTERN_NO_MATRIX -DTERN_NO_GRIDS -DTERN_NO_DORA
 WEB_MORE_FLAGS = -UTERN_NO_TRAINING -UTERN_NO_SCALAR -UTERN_NO_SAMPLES
 # Of each module, compressed: what a page has to load before anything else.
 WEB_GZIP_MAX = 560000
@@ -35,7 +35,7 @@ web_gzip_max = $(if $(filter %check.wasm,$(1)),$$((2 * $(WEB_GZIP_MAX))),$(WEB_G
 
 # Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
 # differs from one build to the next.
-WEB_SRC   = $(sort $(filter-out %_scalar.c $(NOT_ASKED),$(OTHER_SRC)) $(NOT_ASKED:.c=_none.c) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
+WEB_SRC   = $(sort $(filter-out %_scalar.c %/dora.c $(NOT_ASKED),$(OTHER_SRC)) $(NOT_ASKED:.c=_none.c) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
 # Without error.c, and without what only saves time: apps/web/web_left_out.c.
 WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,compile.c jit_compile.c pattern_info.c config.c context.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \

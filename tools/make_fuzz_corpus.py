@@ -764,6 +764,9 @@ def lora_seeds():
                front + "k_proj.lora_B.weight": ("F16", [16, 2], floats(32, F16))}
     yield "peft", parts((1, json.dumps(settings).encode()), (2, safetensors(tensors)))
     settings["use_dora"] = True
+    yield "dora_without", parts((1, json.dumps(settings).encode()), (2, safetensors(tensors)))
+    tensors[front + "q_proj.lora_magnitude_vector"] = ("F32", [32], floats(32, F32))
+    tensors[front + "k_proj.lora_magnitude_vector"] = ("F16", [16], floats(16, F16))
     yield "dora", parts((1, json.dumps(settings).encode()), (2, safetensors(tensors)))
 
 

@@ -32,12 +32,13 @@ static void read_adapter(const char *path) {
     tern_error err = {0};
     const tern_lora lora = {.path = path};
     tern_status status = tern_adapters_add(&set, &lora, base, arch, &config, &err);
+    if (status == TERN_OK) status = tern_adapters_find_factors(&set, base, arch, &config, &err);
     fuzz_require(status == TERN_OK || err.message[0]);
     for (size_t i = 0; status == TERN_OK && i < set.n; i++) {
         const tern_adapter *p = &set.list[i];
         float *row = calloc((size_t)p->n_in, sizeof *row);
         fuzz_require(row && tern_adapters_find(&set, p->weight) && p->rank <= p->room);
-        tern_adapter_add_row(p, p->n_out - 1, row);
+        tern_adapter_merge_row(p, p->n_out - 1, row);
         free(row);
     }
     tern_adapters_free(&set);

@@ -544,7 +544,7 @@ tern_change tern_arch_change(const tern_file *file, const tern_tensor_row *row);
 // Changes numbers from one format's to the other's, in place.
 void tern_change_apply(tern_change change, bool to_gguf, float *x, size_t n);
 
-// ---- Adapters: LoRA, W x + B (A x) -------------------------------------------------------------
+// ---- Adapters: LoRA, W x + B (A x), and DoRA, f (W x + B (A x)) ---------------------------------
 
 typedef struct tern_adapter { // for one matrix, all files together unless they are apart
     char weight[64];          // its GGUF name
@@ -553,6 +553,8 @@ typedef struct tern_adapter { // for one matrix, all files together unless they 
     int64_t rank, room; // room: the rank with zeros, a multiple of what kernels read at once
     float *a;           // [room, n_in]
     float *b;           // [n_out, room], includes each file's scale
+    float *magnitudes;  // DoRA: what the norms of the sum's rows become, [n_out]; else NULL
+    float *factors;     // f, by tern_adapters_find_factors
 } tern_adapter;
 
 // A key of adapters in GGUF, for architectures with `folded` factors: the adapter was trained on a
@@ -572,9 +574,23 @@ tern_status tern_adapters_add(tern_adapters *set, const tern_lora *lora, const t
                               const tern_arch *arch, const tern_config *c, tern_error *err);
 void tern_adapters_free(tern_adapters *set);
 const tern_adapter *tern_adapters_find(const tern_adapters *set, const char *name);
-int64_t tern_adapters_rank(const void *set, const char *name); // for tern_pass_low_rank
-// Row `row` of B A, added to out [n_in].
-void tern_adapter_add_row(const tern_adapter *adapter, int64_t row, float *out);
+// For tern_pass_low_rank.
+int64_t tern_adapters_rank(const void *set, const char *name);
+#ifndef TERN_NO_DORA
+#define TERN_HAS_DORA 1
+bool tern_adapters_has_factors(const void *set, const char *name);
+// Computes DoRA's factors, for which the matrices that have them are read and their products B A
+// made, a row at a time.
+tern_status tern_adapters_find_factors(tern_adapters *set, const tern_file *base,
+                                       const tern_arch *arch, const tern_config *c,
+                                       tern_error *err);
+#else // pages
+#define TERN_HAS_DORA                                       0
+#define tern_adapters_has_factors                           NULL
+#define tern_adapters_find_factors(set, base, arch, c, err) TERN_OK
+#endif
+// Row `row` of W in out [n_in] becomes that of the matrix that W and its adapter are together.
+void tern_adapter_merge_row(const tern_adapter *adapter, int64_t row, float *out);
 
 // ---- The plain decoder (decoder.c) -------------------------------------------------------------
 

@@ -171,7 +171,10 @@ static tern_status add_adapters(tern_model *m, const tern_model_desc *desc, tern
     for (size_t i = 0; i < desc->n_loras; i++)
         TERN_TRY(
             tern_adapters_add(&m->adapters, &desc->loras[i], m->file, m->arch, &m->config, err));
-    tern_low_rank pass = {.rank_of = tern_adapters_rank, .ctx = &m->adapters};
+    TERN_TRY(tern_adapters_find_factors(&m->adapters, m->file, m->arch, &m->config, err));
+    tern_low_rank pass = {.rank_of = tern_adapters_rank,
+                          .has_factors = tern_adapters_has_factors,
+                          .ctx = &m->adapters};
     if (m->n_loras) return add_apart(m, &pass, err);
     for (int i = 0; m->adapters.n > 0 && i < m->n_graphs; i++)
         TERN_TRY(tern_pass_low_rank(&m->graphs[i].built, &pass, err));

@@ -22,12 +22,13 @@ void tern_model_mark_uses(const tern_graph *g, const int32_t *weights,
     }
 }
 
-// A or B of an adapter.
+// A or B of an adapter, or its factors.
 static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_weight_source *s) {
     const char *dot = strrchr(v->name, '.');
     bool is_a = dot && !strcmp(dot, ".lora_a"), is_b = dot && !strcmp(dot, ".lora_b");
+    bool is_f = TERN_HAS_DORA && dot && !strcmp(dot, ".lora_f");
     char weight[sizeof v->name];
-    if (!is_a && !is_b) return false;
+    if (!is_a && !is_b && !is_f) return false;
     memcpy(weight, v->name, (size_t)(dot - v->name));
     weight[dot - v->name] = 0;
     const tern_adapter *p = tern_adapters_find(&m->adapters, weight);
@@ -35,10 +36,10 @@ static bool find_adapter_source(const tern_model *m, const tern_value *v, tern_w
     s->name = v->name;
     s->type = TERN_DTYPE_F32;
     s->bytes = (uint64_t)(v->rows * v->cols) * sizeof(float);
-    s->data = tern_blob_of(is_a ? p->a : p->b, s->bytes);
+    s->data = tern_blob_of(is_a ? p->a : is_b ? p->b : p->factors, s->bytes);
     s->n_rows = v->rows;
     s->n_cols = v->cols;
-    s->is_matrix = true;
+    s->is_matrix = !is_f;
     return true;
 }
 

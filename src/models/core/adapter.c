@@ -2,34 +2,26 @@
 //
 //   GGUF (llama.cpp's convert_lora_to_gguf): general.type "adapter", adapter.type "lora",
 //     adapter.lora.alpha; for the matrix NAME the tensors NAME.lora_a [rank, n_in] and
-//     NAME.lora_b [n_out, rank]. Scale alpha / rank.
+//     NAME.lora_b [n_out, rank]. Scale alpha / rank. Tern's have DoRA's magnitudes, too, as
+//     NAME.lora_m [n_out].
 //   PEFT: adapter_config.json and adapter_model.safetensors; for the module M the tensors
 //     base_model.model.M.lora_A.weight and ...lora_B.weight, same shapes. Scale lora_alpha / rank,
 //     or lora_alpha / sqrt(rank) with use_rslora; alpha_pattern overrides it for some modules.
+//     With use_dora (arXiv:2402.09353) also ...lora_magnitude_vector [n_out]: row i of W + B A is
+//     then multiplied by factor i, so that its norm is the magnitude.
 //
 // The file's own scale and, unless sessions have scales, the caller's are multiplied into B.
-// Anything else in an adapter (biases, DoRA's magnitudes, whole modules) is refused by name:
-// leaving it out would be another model.
+// Anything else in an adapter (biases, whole modules) is refused by name: leaving it out would be
+// another model.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/os/os_file.h"
-#include "models/models.h"
+#include "models/core/adapter.h"
 
 #define RANK_STEP 16 // kernels read this many floats at once
 #define RANK_MAX  4096
-
-typedef struct reader {
-    tern_adapters *set;
-    const tern_file *file, *base;
-    const tern_arch *arch;
-    const tern_config *config;
-    float scale;
-    double alpha;
-    bool by_root;   // use_rslora
-    bool of_folder; // trained on a folder's weights
-} reader;
 
 // ---- One matrix --------------------------------------------------------------------------------
 
@@ -56,9 +48,7 @@ static tern_status grow(tern_adapter *p, int64_t rank, tern_error *err) {
     return TERN_OK;
 }
 
-// NaN or infinity would spread to every product with the matrix, and to every file that the adapter
-// is merged into.
-static tern_status refuse_damaged(const tern_tensor *t, bool is_whole, tern_error *err) {
+tern_status tern_adapter_refuse_damaged(const tern_tensor *t, bool is_whole, tern_error *err) {
     if (is_whole) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT,
                      "tensor %s: some of its numbers are not numbers (NaN or infinite)", t->name);
@@ -78,7 +68,7 @@ static tern_status append_a(tern_adapter *p, const tern_tensor *t, const tern_or
         tern_order_columns(columns, to_gguf, row, p->n_in, scratch);
     }
     tern_rows_close(&rows);
-    return refuse_damaged(t, is_whole, err);
+    return tern_adapter_refuse_damaged(t, is_whole, err);
 }
 
 // Appends B's columns.
@@ -97,11 +87,11 @@ static tern_status append_b(tern_adapter *p, const tern_tensor *t, const tern_or
         }
     }
     tern_rows_close(&rows);
-    return refuse_damaged(t, is_whole, err);
+    return tern_adapter_refuse_damaged(t, is_whole, err);
 }
 
 // Appends the file's A and B, after those of other files.
-static tern_status append(const reader *r, tern_adapter *p, const tern_tensor *a,
+static tern_status append(const tern_adapter_reader *r, tern_adapter *p, const tern_tensor *a,
                           const tern_tensor *b, float scale, tern_error *err) {
     int64_t rank = (int64_t)a->ne[1];
     bool to_gguf = r->base->kind == TERN_FILE_GGUF;
@@ -123,8 +113,8 @@ static bool is_plain(const tern_tensor *t) {
            (tern_dtype_is_float(t->type) || t->type == TERN_DTYPE_Q8_0);
 }
 
-static tern_status check_shapes(const reader *r, const tern_tensor *a, const tern_tensor *b,
-                                const char *weight, tern_error *err) {
+static tern_status check_shapes(const tern_adapter_reader *r, const tern_tensor *a,
+                                const tern_tensor *b, const char *weight, tern_error *err) {
     const tern_tensor *w = tern_arch_tensor(r->base, r->arch, weight);
     tern_role role = tern_arch_role(r->arch, weight);
     if (!w || role == TERN_ROLE_TABLE || role == TERN_ROLE_HEAD)
@@ -157,14 +147,16 @@ static tern_status check_shapes(const reader *r, const tern_tensor *a, const ter
     return TERN_OK;
 }
 
-static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_tensor *b,
-                            const char *weight, double alpha, tern_error *err) {
+static tern_status add_pair(const tern_adapter_reader *r, const tern_adapter_parts *of,
+                            const char *weight, tern_error *err) {
     tern_adapters *set = r->set;
+    const tern_tensor *a = of->a, *b = of->b;
     if (!b) return tern_fail(err, TERN_ERR_FORMAT, "tensor %s has no B beside it", a->name);
     TERN_TRY(check_shapes(r, a, b, weight, err));
     char name[sizeof set->list->name];
     snprintf(name, sizeof name, set->apart ? "%s.%d" : "%s", weight, set->n_files);
     tern_adapter *p = (tern_adapter *)tern_adapters_find(set, name);
+    TERN_TRY(tern_dora_check(r, of, p, weight, err));
     if (!p) {
         if (tern_array_reserve(TERN_MEM_WEIGHTS, &set->list, &set->capacity, set->n, 1) != 0)
             return tern_fail_memory(err, (set->n + 1) * sizeof *set->list);
@@ -175,7 +167,8 @@ static tern_status add_pair(const reader *r, const tern_tensor *a, const tern_te
     }
     double rank = (double)a->ne[1];
     // llama.cpp: no alpha, or 0, means alpha = rank.
-    double scale = r->scale * (alpha != 0 ? alpha / (r->by_root ? sqrt(rank) : rank) : 1);
+    double scale = r->scale * (of->alpha != 0 ? of->alpha / (r->by_root ? sqrt(rank) : rank) : 1);
+    if (of->magnitudes) TERN_TRY(tern_dora_read(r, of, p, err));
     return append(r, p, a, b, (float)scale, err);
 }
 
@@ -190,7 +183,12 @@ static bool cut_end(const char *text, const char *end, char *front, size_t size)
     return true;
 }
 
-static tern_status check_gguf(const reader *r, tern_error *err) {
+static tern_status refuse_other(const tern_tensor *t, tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not part of a pair of A and B",
+                     t->name);
+}
+
+static tern_status check_gguf(const tern_adapter_reader *r, tern_error *err) {
     tern_str type = {0}, kind = {0}, name = {0};
     tern_file_meta_str(r->file, "general.type", &type);
     tern_file_meta_str(r->file, "adapter.type", &kind);
@@ -205,7 +203,7 @@ static tern_status check_gguf(const reader *r, tern_error *err) {
                      (int)name.len, name.ptr ? name.ptr : "", r->arch->name);
 }
 
-static tern_status read_gguf(reader *r, tern_error *err) {
+static tern_status read_gguf(tern_adapter_reader *r, tern_error *err) {
     char weight[64], other[80];
     TERN_TRY(check_gguf(r, err));
     tern_file_meta_float(r->file, "adapter.lora.alpha", &r->alpha);
@@ -216,14 +214,15 @@ static tern_status read_gguf(reader *r, tern_error *err) {
         const tern_tensor *t = &r->file->tensors[i];
         if (cut_end(t->name, ".lora_a", weight, sizeof weight)) {
             snprintf(other, sizeof other, "%s.lora_b", weight);
-            TERN_TRY(add_pair(r, t, tern_file_tensor(r->file, other), weight, r->alpha, err));
+            tern_adapter_parts of = {t, tern_file_tensor(r->file, other), NULL, r->alpha};
+            tern_dora_find(r, weight, &of);
+            TERN_TRY(add_pair(r, &of, weight, err));
             continue;
         }
-        bool known = cut_end(t->name, ".lora_b", weight, sizeof weight);
+        bool known = cut_end(t->name, ".lora_b", weight, sizeof weight) ||
+                     tern_dora_cut(r, t->name, weight, sizeof weight);
         if (known) snprintf(other, sizeof other, "%s.lora_a", weight);
-        if (!known || !tern_file_tensor(r->file, other))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s is not part of a pair of lora_a and lora_b", t->name);
+        if (!known || !tern_file_tensor(r->file, other)) return refuse_other(t, err);
     }
     return TERN_OK;
 }
@@ -235,10 +234,16 @@ static bool is_on(const tern_json_doc *doc, const char *key) {
     return v && v->type != TERN_JSON_NULL && !(v->type == TERN_JSON_BOOL && !v->n);
 }
 
-static tern_status check_config(reader *r, tern_error *err) {
-    static const char *const other_kinds[] = {"use_dora",          "fan_in_fan_out",
-                                              "use_qalora",        "use_bdlora",
-                                              "layer_replication", "alora_invocation_tokens"};
+static tern_status check_config(tern_adapter_reader *r, tern_error *err) {
+    static const char *const other_kinds[] = {
+#ifdef TERN_NO_DORA
+        "use_dora",
+#endif
+        "fan_in_fan_out",
+        "use_qalora",
+        "use_bdlora",
+        "layer_replication",
+        "alora_invocation_tokens"};
     const tern_json_doc *doc = &r->file->config;
     if (!tern_str_is(tern_json_str(tern_json_path(doc, "peft_type")), "LORA"))
         return tern_fail(err, TERN_ERR_FORMAT,
@@ -249,13 +254,17 @@ static tern_status check_config(reader *r, tern_error *err) {
                              other_kinds[i]);
     r->alpha = tern_json_number(tern_json_path(doc, "lora_alpha"), 0);
     r->by_root = tern_json_bool(tern_json_path(doc, "use_rslora"), false);
+#ifndef TERN_NO_DORA
+    r->is_dora = is_on(doc, "use_dora");
+#endif
     if (r->alpha != 0 && isfinite(r->alpha)) return TERN_OK;
     return tern_fail(err, TERN_ERR_FORMAT, "adapter_config.json: no lora_alpha other than 0");
 }
 
 // alpha_pattern's keys are regular expressions for the end of a module's name; in practice they are
 // names.
-static tern_status find_alpha(const reader *r, const char *module, double *alpha, tern_error *err) {
+static tern_status find_alpha(const tern_adapter_reader *r, const char *module, double *alpha,
+                              tern_error *err) {
     const tern_json_doc *doc = &r->file->config;
     const tern_json *patterns = tern_json_path(doc, "alpha_pattern");
     size_t n = strlen(module);
@@ -279,11 +288,11 @@ static tern_status find_alpha(const reader *r, const char *module, double *alpha
                      module);
 }
 
-static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const char *module,
-                                  tern_error *err) {
+static tern_status read_peft_pair(const tern_adapter_reader *r, const tern_tensor *a,
+                                  const char *module, tern_error *err) {
     static const char front[] = "base_model.model.";
     char other[192], hf[160], weight[64];
-    double alpha;
+    tern_adapter_parts of = {.a = a};
     const char *name =
         strncmp(module, front, sizeof front - 1) ? module : module + sizeof front - 1;
     snprintf(other, sizeof other, "%s.lora_B.weight", module);
@@ -291,11 +300,13 @@ static tern_status read_peft_pair(const reader *r, const tern_tensor *a, const c
     if (!tern_arch_name_to_gguf(r->arch, hf, weight, sizeof weight))
         return tern_fail(err, TERN_ERR_FORMAT, "tensor %s: a %s has no matrix %s", a->name,
                          r->arch->name, hf);
-    TERN_TRY(find_alpha(r, name, &alpha, err));
-    return add_pair(r, a, tern_file_tensor(r->file, other), weight, alpha, err);
+    TERN_TRY(find_alpha(r, name, &of.alpha, err));
+    of.b = tern_file_tensor(r->file, other);
+    tern_dora_find(r, module, &of);
+    return add_pair(r, &of, weight, err);
 }
 
-static tern_status read_peft(reader *r, tern_error *err) {
+static tern_status read_peft(tern_adapter_reader *r, tern_error *err) {
     char module[144], other[192];
     r->of_folder = true;
     TERN_TRY(check_config(r, err));
@@ -305,11 +316,10 @@ static tern_status read_peft(reader *r, tern_error *err) {
             TERN_TRY(read_peft_pair(r, t, module, err));
             continue;
         }
-        bool known = cut_end(t->name, ".lora_B.weight", module, sizeof module);
+        bool known = cut_end(t->name, ".lora_B.weight", module, sizeof module) ||
+                     tern_dora_cut(r, t->name, module, sizeof module);
         if (known) snprintf(other, sizeof other, "%s.lora_A.weight", module);
-        if (!known || !tern_file_tensor(r->file, other))
-            return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "tensor %s is not part of a pair of lora_A and lora_B", t->name);
+        if (!known || !tern_file_tensor(r->file, other)) return refuse_other(t, err);
     }
     return TERN_OK;
 }
@@ -333,7 +343,8 @@ static tern_status read_adapter(tern_adapters *set, const tern_lora *lora, const
     const char *path = lora->path ? lora->path : "memory";
     TERN_TRY(open_adapter(&file, lora, err));
     const float scale = lora->scale != 0 && !set->apart ? lora->scale : 1;
-    reader r = {set, file, base, arch, c, scale, 0, false, false};
+    tern_adapter_reader r = {
+        .set = set, .file = file, .base = base, .arch = arch, .config = c, .scale = scale};
     tern_status status = file->kind == TERN_FILE_GGUF ? read_gguf(&r, err) : read_peft(&r, err);
     if (status == TERN_OK && file->n_tensors == 0)
         status = tern_fail(err, TERN_ERR_FORMAT, "there are no tensors in it");
@@ -360,6 +371,8 @@ void tern_adapters_free(tern_adapters *set) {
     for (size_t i = 0; i < set->n; i++) {
         tern_free(set->list[i].a);
         tern_free(set->list[i].b);
+        tern_free(set->list[i].magnitudes);
+        tern_free(set->list[i].factors);
     }
     tern_free(set->list);
     *set = (tern_adapters){0};
@@ -376,9 +389,16 @@ int64_t tern_adapters_rank(const void *set, const char *name) {
     return p ? p->room : 0;
 }
 
-void tern_adapter_add_row(const tern_adapter *p, int64_t row, float *out) {
+// ---- The matrix with its adapter ---------------------------------------------------------------
+
+void tern_adapter_add_row(const tern_adapter *p, int64_t row, float *sum) {
     for (int64_t k = 0; k < p->rank; k++) {
         float b = p->b[row * p->room + k];
-        for (int64_t i = 0; i < p->n_in; i++) out[i] += b * p->a[k * p->n_in + i];
+        for (int64_t i = 0; i < p->n_in; i++) sum[i] += b * p->a[k * p->n_in + i];
     }
+}
+
+void tern_adapter_merge_row(const tern_adapter *p, int64_t row, float *out) {
+    tern_adapter_add_row(p, row, out);
+    if (p->magnitudes) tern_dora_scale(p, row, out);
 }

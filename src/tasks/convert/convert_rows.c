@@ -247,8 +247,8 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
 
 // ---- Tensors -----------------------------------------------------------------------------------
 
-// Puts W + B A into floats, as if the file had them. A ternary output is rounded from there, like
-// master weights.
+// Puts W and its adapter's part into floats, as if the file had them. A ternary output is rounded
+// from there, like master weights.
 static tern_status merge_adapter(item *it, tern_matrix *m, float **floats, tern_error *err) {
     size_t n = (size_t)m->n_cols, n_rows = (size_t)m->n_rows;
     tern_codes codes;
@@ -260,7 +260,7 @@ static tern_status merge_adapter(item *it, tern_matrix *m, float **floats, tern_
     for (int64_t row = 0; row < m->n_rows; row++) {
         float *sum = *floats + (size_t)row * n;
         tern_codes_decode(&codes, &kind, row, sum);
-        tern_adapter_add_row(it->adapter, row, sum);
+        tern_adapter_merge_row(it->adapter, row, sum);
         for (size_t i = 0; i < n; i++) is_whole &= isfinite(sum[i]) != 0;
     }
     tern_codes_close(&codes);

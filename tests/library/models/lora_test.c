@@ -455,7 +455,8 @@ TEST(lora_refuses_what_does_not_fit) {
     } configs[] = {
         {"{\"peft_type\":\"IA3\"}", "no peft_type LORA"},
         {"{\"peft_type\":\"LORA\"}", "no lora_alpha"},
-        {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"use_dora\":true}", "use_dora is not"},
+        {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"use_dora\":true}",
+         "has no lora_magnitude_vector"},
         {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"alpha_pattern\":{\"^q\":3}}",
          "more than a name"},
         {"{\"peft_type\":\"LORA\",", "adapter_config.json"},
