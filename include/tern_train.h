@@ -320,6 +320,7 @@ typedef struct tern_train_desc {
     int32_t lora_rank;
     float lora_alpha; // B A is scaled by alpha / rank, 0: twice the rank
     bool rslora;      // by alpha / sqrt(rank) (arXiv:2312.03732), alpha 0: 16
+    bool dora;        // with a trained length of each row of the sum (arXiv:2402.09353)
     bool peft;        // with each checkpoint, the adapter also as a folder of PEFT, OUT/peft
     // Some of "q,k,v,o,gate,up,down", or a folder's modules, "q_proj"; NULL and "all-linear": all.
     const char *lora_targets;

@@ -78,6 +78,7 @@ tern_status tern_identity_describe(const tern_trainer *t, tern_strbuf *out, tern
     tern_strbuf_printf(out, ",\"lora\":%d", d->lora_rank);
     put_float(out, "lora_alpha", d->lora_alpha);
     if (d->rslora) tern_strbuf_puts(out, ",\"rslora\":true");
+    if (d->dora) tern_strbuf_puts(out, ",\"dora\":true");
     tern_strbuf_puts(out, ",\"lora_targets\":\"");
     if (t->base) tern_lora_put_targets(t->base, out);
     uint32_t init = t->base ? tern_lora_base_sum(t->base) : t->init_sum;
@@ -141,7 +142,7 @@ static void put_differences(tern_strbuf *out, const tern_json_doc *mine,
         const tern_json *there = tern_json_get(theirs, run, name);
         if (!same(here, there)) put_difference(out, name, there, here);
     }
-    static const char *const rare[] = {"teacher", "qat"};
+    static const char *const rare[] = {"rslora", "dora", "teacher", "qat"};
     for (size_t i = 0; i < sizeof rare / sizeof *rare; i++) {
         const tern_json *there = tern_json_get(theirs, run, rare[i]);
         if (there && !tern_json_get(mine, root, rare[i])) put_difference(out, rare[i], there, NULL);

@@ -3,7 +3,12 @@
 //
 //   y = W x + s B (A x),   s = alpha / rank,
 //
-// with A random and B zero at first, so that the first step has the base's loss.
+// with A random and B zero at first, so that the first step has the base's loss. DoRA
+// (arXiv:2402.09353) also trains the length m of each row of the sum, at first that of the base's:
+//
+//   y = m / |W + s B A| (W x + s B (A x)),
+//
+// where the length |...| is a constant for the gradient, as in the paper's section 4.3.
 //
 // The base is computed as in inference: the same passes insert the adapter and lower the linears,
 // so that those with ternary weights read quantized activations. On the CPU its matrices stay as
@@ -163,7 +168,8 @@ static int64_t rank_of(const void *ctx, const char *weight) {
 
 bool tern_lora_is_trained(const tern_value *v) {
     return v->kind == TERN_VALUE_WEIGHT &&
-           (ends_with(v->name, ".lora_a") || ends_with(v->name, ".lora_b"));
+           (ends_with(v->name, ".lora_a") || ends_with(v->name, ".lora_b") ||
+            ends_with(v->name, ".lora_m"));
 }
 
 static bool is_base(const tern_value *v) {
@@ -195,6 +201,7 @@ static tern_status find_kinds(tern_frozen *f, const tern_graph *g, tern_weight_k
 static bool reads_codes(const tern_node *n, int k) {
     switch (n->op) {
     case TERN_OP_LINEAR:
+    case TERN_OP_ROW_FACTORS:
     case TERN_OP_EMBED: return k == 1;
     case TERN_OP_EXPERTS: return k == 2;
     default: return false;
@@ -244,7 +251,8 @@ tern_status tern_frozen_lower(const tern_trainer *t, tern_frozen *f, tern_graph 
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
     TERN_TRY(tern_arch_build(g, t->base->file, t->arch, &t->config, err));
     TERN_TRY(tern_arch_check(t->base->file, t->arch, &t->config, err));
-    const tern_low_rank adapters = {.rank_of = rank_of, .ctx = t, .scale = SCALE_NAME};
+    const tern_low_rank adapters = {
+        .rank_of = rank_of, .ctx = t, .scale = SCALE_NAME, .magnitudes = t->desc.dora};
     TERN_TRY(tern_pass_low_rank(g, &adapters, err));
     bool any = false;
     for (size_t v = 0; v < g->n_values; v++) any |= tern_lora_is_trained(&g->values[v]);
@@ -318,6 +326,29 @@ tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
 
 // ---- The adapter's -----------------------------------------------------------------------------
 
+// The lengths of the base's rows.
+static tern_status first_magnitudes(const tern_trainer *t, const tern_slot *s, float *data,
+                                    tern_error *err) {
+    const tern_graph *g = &t->train.graph;
+    const tern_frozen *f = &t->base->frozen;
+    char name[TERN_NAME_BYTES];
+    tern_weight_rows r;
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(s->name) - strlen(".lora_m")), s->name);
+    tern_vid w = tern_graph_find(g, name);
+    const size_t n = (size_t)g->values[w].cols;
+    float *row = tern_alloc_array(TERN_MEM_MISC, n, sizeof *row);
+    if (!row) return tern_fail_memory(err, n * sizeof *row);
+    tern_status status = tern_weight_rows_open(&r, f, &g->values[w], err);
+    if (status == TERN_OK) status = tern_weight_rows_begin(&r, &f->kinds[w], err);
+    for (uint64_t i = 0; status == TERN_OK && i < s->n_cols; i++) {
+        tern_weight_rows_read(&r, (int64_t)i, row);
+        data[i] = tern_row_length(row, n);
+    }
+    tern_weight_rows_close(&r);
+    tern_free(row);
+    return status;
+}
+
 // A: normal, with the variance of PEFT's uniform one; B: zero; the diagonal: s.
 static void first_numbers(const tern_trainer *t, const tern_slot *s, float *data) {
     uint64_t n = s->n_rows * s->n_cols;
@@ -337,7 +368,9 @@ tern_status tern_lora_init(tern_trainer *t, tern_error *err) {
         float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
         if (!data) return tern_fail_memory(err, n * sizeof *data);
         first_numbers(t, s, data);
-        tern_status status = t->backend->write(s->array, 0, n, data, err);
+        tern_status status = TERN_OK;
+        if (ends_with(s->name, ".lora_m")) status = first_magnitudes(t, s, data, err);
+        if (status == TERN_OK) status = t->backend->write(s->array, 0, n, data, err);
         tern_free(data);
         if (status != TERN_OK) return status;
     }

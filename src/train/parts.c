@@ -100,6 +100,8 @@ tern_status tern_parts_check(const tern_train_desc *d, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: freeze, layer_rate_decay and embedding_rate are of whole models: "
                          "the base of an adapter is frozen");
+    if (d->dora && !d->lora_rank)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: dora is a kind of adapter (lora_rank)");
     if (layers && !(d->layer_rate_decay > 0 && d->layer_rate_decay <= 1))
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: a layer_rate_decay of %g: expected more than 0, and at most 1",

@@ -7,16 +7,19 @@
 
 enum { NAME_BYTES = 192 };
 
-// "blk.0.attn_q.weight.lora_a" is base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight.
+// "blk.0.attn_q.weight.lora_a" is base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight,
+// and ".lora_m" is .lora_magnitude_vector.
 static bool peft_name(const tern_trainer *t, const tern_slot *s, char out[NAME_BYTES],
                       char weight[NAME_BYTES]) {
     char hf[NAME_BYTES / 2];
-    bool is_a = tern_name_ends(s->name, ".lora_a");
+    const char *end = tern_name_ends(s->name, ".lora_a")   ? "lora_A.weight"
+                      : tern_name_ends(s->name, ".lora_b") ? "lora_B.weight"
+                                                           : "lora_magnitude_vector";
     snprintf(weight, NAME_BYTES, "%.*s", (int)(strlen(s->name) - strlen(".lora_a")), s->name);
     if (!tern_arch_name_to_hf(t->arch, weight, hf, sizeof hf) || !tern_name_ends(hf, ".weight"))
         return false;
-    snprintf(out, NAME_BYTES, "base_model.model.%.*s.lora_%s.weight",
-             (int)(strlen(hf) - strlen(".weight")), hf, is_a ? "A" : "B");
+    snprintf(out, NAME_BYTES, "base_model.model.%.*s.%s", (int)(strlen(hf) - strlen(".weight")), hf,
+             end);
     return true;
 }
 
@@ -38,11 +41,13 @@ tern_status tern_peft_can_write(const tern_trainer *t, tern_error *err) {
     return TERN_OK;
 }
 
-// Rows of B and columns of A lie as the folder's weight has them.
+static bool is_vector(const tern_slot *s) { return tern_name_ends(s->name, ".lora_m"); }
+
+// Rows of B, magnitudes and columns of A lie as the folder's weight has them.
 static tern_status write_slot(tern_trainer *t, const tern_slot *s, tern_st_writer *w,
                               tern_error *err) {
     char name[NAME_BYTES], weight[NAME_BYTES];
-    uint64_t rows = s->n_rows, cols = s->n_cols;
+    uint64_t rows = is_vector(s) ? s->n_cols : s->n_rows, cols = is_vector(s) ? 1 : s->n_cols;
     peft_name(t, s, name, weight);
     bool is_a = tern_name_ends(s->name, ".lora_a");
     tern_moves moves = tern_arch_moves(t->arch, &t->config, weight);
@@ -85,10 +90,12 @@ static tern_status put_config(const tern_trainer *t, tern_st_writer *w, tern_err
     tern_strbuf_json(&text, d->init, strlen(d->init));
     tern_strbuf_printf(&text,
                        ",\n  \"r\": %d,\n  \"lora_alpha\": %.9g,\n  \"use_rslora\": %s,\n"
+                       "  \"use_dora\": %s,\n"
                        "  \"lora_dropout\": 0.0,\n  \"bias\": \"none\",\n"
                        "  \"fan_in_fan_out\": false,\n  \"inference_mode\": true,\n"
                        "  \"target_modules\": [",
-                       d->lora_rank, (double)d->lora_alpha, d->rslora ? "true" : "false");
+                       d->lora_rank, (double)d->lora_alpha, d->rslora ? "true" : "false",
+                       d->dora ? "true" : "false");
     put_modules(t, &text);
     tern_strbuf_puts(&text, "]\n}\n");
     tern_status status = text.failed
@@ -105,10 +112,10 @@ static tern_status write_all(tern_trainer *t, tern_st_writer *w, tern_error *err
         for (size_t i = 0; i < t->n_slots; i++) {
             const tern_slot *s = &t->slots[i];
             if (!s->is_weight || !s->is_kept) continue;
-            const uint64_t shape[] = {s->n_rows, s->n_cols};
+            const uint64_t shape[] = {is_vector(s) ? s->n_cols : s->n_rows, s->n_cols};
             peft_name(t, s, name, weight);
             TERN_TRY(pass ? write_slot(t, s, w, err)
-                          : tern_st_declare(w, name, TERN_DTYPE_F32, 2, shape));
+                          : tern_st_declare(w, name, TERN_DTYPE_F32, is_vector(s) ? 1 : 2, shape));
         }
     TERN_TRY(put_config(t, w, err));
     return tern_st_writer_finish(w, err);

@@ -315,6 +315,10 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "train: on a GPU the optimizer is adamw: muon and adamw8bit are computed "
                          "by the CPU alone");
+    if (t->desc.dora && t->backend != &tern_train_cpu)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "train: on a GPU adapters have no magnitudes (dora): train this one on "
+                         "the CPU");
     return t->backend->open(&t->device,
                             &(tern_trainer_desc){.n_threads = t->desc.n_threads,
                                                  .cpu_features = t->desc.cpu_features,

@@ -191,6 +191,12 @@ fails 2 "such as 16,32" $lora_train --lora 16,
 fails 2 "needs --init" "$tern" train --data "$dir/own" -o "$dir/lora" --lora 16
 fails 2 "go with --lora" $lora_train --lora-targets q
 fails 1 "some of q,k,v" $lora_train --lora 4 --lora-targets q,x --resume
+fails 2 "go with --lora" $lora_train --dora
+dora_train="$tern train --data $dir/own -o $dir/dora --init $model --seq-len 32 --batch-tokens 64 -t 1 --lora 4"
+ends 0 $dora_train --dora --peft -n 2
+ends 0 $run -p "Once" -n 4 --lora "$dir/dora/peft"
+fails 1 "dora is true there and unknown here" $dora_train -n 4 --resume
+fails 1 "no magnitudes (dora)" $dora_train --dora --device webgpu -n 4 --resume
 fails 1 "none.gguf: cannot be opened" $run -p "Once" --lora "$dir/none.gguf=0.5"
 fails 1 "an adapter, not a model" "$tern" convert "$dir/lora/step-00000002.gguf" "$dir/merged.gguf"
 fails 1 "no LoRA adapter" "$tern" convert "$model" "$dir/merged.gguf" --lora "$model"

@@ -166,6 +166,7 @@ int cmd_train(const command *self, int argc, char **argv) {
         {0, "lora-targets", OPTION_TEXT, &d.lora_targets, "LIST",
          "some of q,k,v,o,gate,up,down, or modules: q_proj (all-linear)"},
         {0, "rslora", OPTION_FLAG, &d.rslora, NULL, "alpha / sqrt(RANK) is the scale; alpha: 16"},
+        {0, "dora", OPTION_FLAG, &d.dora, NULL, "the lengths of the rows are trained, too (DoRA)"},
         {0, "peft", OPTION_FLAG, &d.peft, NULL, "also write it as a folder of PEFT, OUT/peft"},
         OPTIONS_GROUP("Preferences instead of text"),
         {0, "preferences", OPTION_TEXT, &d.preferences, "FILE",
@@ -277,8 +278,8 @@ int cmd_train(const command *self, int argc, char **argv) {
     if (lora && !read_lora(lora, &d))
         return bad_usage("train: --lora '%s': expected RANK or RANK,ALPHA, such as 16,32", lora);
     if (lora && !d.init) return bad_usage("train: --lora needs --init, the model it is for");
-    if (!lora && (d.lora_targets || d.rslora || d.peft))
-        return bad_usage("train: --lora-targets, --rslora and --peft go with --lora");
+    if (!lora && (d.lora_targets || d.rslora || d.dora || d.peft))
+        return bad_usage("train: --lora-targets, --rslora, --dora and --peft go with --lora");
     take_args(&d, &a);
     train_reporter r = {
         .desc = &d, .interrupted = &interrupted, .is_terminal = isatty(STDERR_FILENO)};

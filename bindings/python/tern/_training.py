@@ -129,6 +129,7 @@ class TrainOptions(TypedDict, total=False):
     lora_alpha: Optional[float]
     lora_targets: Optional[str]  # some of "q,k,v,o,gate,up,down", or a folder's modules; None: all
     rslora: Optional[bool]  # lora_alpha / sqrt(lora_rank) is the scale
+    dora: Optional[bool]  # the lengths of the rows of W + s B A are trained, too
     peft: Optional[bool]  # also write the adapter as a folder of PEFT
     pairs: Optional[Path]  # train an embedding model on lines {"query", "positive", "negatives"}
     preferences: Optional[Path]  # train init on lines {"prompt", "chosen", "rejected"}
