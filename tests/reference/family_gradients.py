@@ -35,8 +35,8 @@ FAMILIES = ("qwen3", "gemma3", "gemma3_linear", "lfm2", "qwen2", "ministral3", "
 N_DIRECTIONS, N_SECOND = 4, 20
 
 
-def direction(n, k):
-    return np.sin((k + 1) * np.arange(1, n + 1) * 0.7390851)
+def direction(shape, k):
+    return np.sin((k + 1) * np.arange(1, np.prod(shape) + 1) * 0.7390851).reshape(shape)
 
 
 def loss(model, documents):
@@ -177,7 +177,7 @@ def dora_loss(p, length):
 
 
 def write_dora():
-    p = {name: factor * direction(np.prod(shape), k).reshape(shape) for k, (name, (shape, factor)) in enumerate(DORA.items())}
+    p = {name: factor * direction(shape, k) for k, (name, (shape, factor)) in enumerate(DORA.items())}
     p["m"] += 1.5
     length = np.sqrt(((p["w"] + DORA_SCALE * p["b"] @ p["a"]) ** 2).sum(1))
     out = {"loss": dora_loss(p, length)}
