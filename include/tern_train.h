@@ -411,6 +411,7 @@ TERN_API tern_status tern_train_plot(const char *const *logs, size_t n_logs, con
 // What tern_ternarize does, one after the other, and the files that are there once it is done, in
 // the folder `work` but for the model.
 typedef enum tern_ternarize_stage {
+    TERN_TERNARIZE_ANSWERS, // answers.jsonl: what the model itself says, if that is wanted
     TERN_TERNARIZE_DATA,    // data/: the texts as shards of the model's tokens
     TERN_TERNARIZE_MEASURE, // imatrix.gguf: how large the inputs of matrices are (tern_imatrix)
     TERN_TERNARIZE_START,   // start.gguf: the model rounded by it, as it is before training
@@ -419,7 +420,7 @@ typedef enum tern_ternarize_stage {
     TERN_TERNARIZE_REPORT,  // report.md, report.json, loss.svg: what all this costs
     TERN_TERNARIZE_STAGES
 } tern_ternarize_stage;
-TERN_API const char *tern_ternarize_stage_name(tern_ternarize_stage stage); // "data" ...
+TERN_API const char *tern_ternarize_stage_name(tern_ternarize_stage stage); // "answers" ...
 
 typedef struct tern_ternarize_desc {
     const char *model; // a decoder in floats, GGUF or folder
@@ -429,7 +430,11 @@ typedef struct tern_ternarize_desc {
     // alone. Without source.held_out `valid` is the share of the documents that is, 0: 0.01.
     tern_data_source source;
     double valid;
-    const char *type; // "ptq1_0", "pq2_0" (NULL), "q2_0", "tq1_0", "tq2_0" or "q1_0"
+    // Not 0: learns this many answers of the model itself, too, which tern_datagen makes; the same
+    // prompt may be asked again.
+    int64_t n_answers;
+    const char *prompts; // lines of JSON, as tern_datagen_desc.seeds; NULL: beginnings of the texts
+    const char *type;    // "ptq1_0", "pq2_0" (NULL), "q2_0", "tq1_0", "tq2_0" or "q1_0"
     // How it is healed: rates, lengths, device, threads. `data`, `out`, `init`, `qat` and `resume`
     // are set here and NULL; the teacher is the model unless there is one, and the loss KL alone
     // unless kd_ratio says otherwise. on_begin gets the plan, with measured seconds, before
@@ -451,7 +456,7 @@ typedef struct tern_ternarize_desc {
 // refused. A model that cannot be trained so is refused before any work.
 TERN_API tern_status tern_ternarize(const tern_ternarize_desc *desc, tern_error *err);
 // Reports to train.on_begin what training would do and need, and how long it would take, as
-// tern_train_plan; does the first stage alone.
+// tern_train_plan; does the first two stages alone.
 TERN_API tern_status tern_ternarize_plan(const tern_ternarize_desc *desc, tern_error *err);
 
 #ifdef __cplusplus

@@ -244,6 +244,10 @@ there "$dir/again.work/report.md"
 fails 1 'no.work: stage start is not done, and stage export reads its files' \
     "$tern" ternarize "$dir/float/best.gguf" -o "$dir/no.gguf" $heal --stage export
 fails 1 'a BitNet is trained ternary' "$tern" ternarize "$model" -o "$dir/no.gguf" $heal
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/own.gguf" $heal --answers 3 --stage answers
+n=$((n + 1))
+[ "$(wc -l <"$dir/own.work/answers.jsonl")" = 3 ] || wrong "no three answers"
+fails 2 'prompts goes with --answers' "$tern" ternarize "$model" -o "$dir/no.gguf" $heal --prompts "$dir/err"
 fails 2 'ternarize: MODEL, -o and --data are needed' "$tern" ternarize "$model" -o "$dir/no.gguf"
 
 count_and_exit "data and training"

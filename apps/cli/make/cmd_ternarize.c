@@ -81,6 +81,7 @@ static int print_report(const char *work) {
 typedef struct ternarize_args {
     const char *model, *stage;
     string_list data, held_out;
+    int n_answers;
     int n_steps, batch_tokens, micro_tokens, seq_len, n_warmup, optimizer, packing;
     int log_every, valid_every, valid_tokens, checkpoint_every, patience, measure_tokens;
     int report_tokens, teacher_top_k, teacher_tail;
@@ -95,6 +96,7 @@ static void take_args(tern_ternarize_desc *d, const ternarize_args *a) {
     d->source.held_out = a->held_out.items;
     d->source.n_held_out = a->held_out.n;
     d->valid = (double)a->valid;
+    d->n_answers = a->n_answers;
     d->measure_tokens = a->measure_tokens;
     d->report_tokens = a->report_tokens;
     t->n_steps = a->n_steps;
@@ -180,6 +182,10 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
          "hold out all of this file or folder, for the report; may be repeated"},
         {0, "valid", OPTION_NUMBER, &a.valid, "P",
          "part of the documents to hold out without --held-out (0.01)", 0, 0.9},
+        {0, "answers", OPTION_COUNT, &a.n_answers, "N",
+         "also learn this many answers of the model itself (0)"},
+        {0, "prompts", OPTION_TEXT, &d.prompts, "FILE",
+         "what it answers, a JSON string or {\"text\": ...} a line (beginnings of the texts)"},
         {0, "separator", OPTION_TEXT, &d.source.separator, "TEXT",
          "between documents of a text file, \"\": none (<|endoftext|>)"},
         {0, "field", OPTION_TEXT, &d.source.field, "NAME", "of the text in JSON (text)"},
@@ -189,8 +195,8 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
         {0, "type", OPTION_NAME, &d.type, "ptq1_0|pq2_0|q2_0|tq1_0|tq2_0|q1_0",
          "of the matrices; docs/formats.md (pq2_0)"},
         {0, "plan", OPTION_FLAG, &a.plan, NULL,
-         "only say what training would take, memory and time; of the stages only data is done"},
-        {0, "stage", OPTION_NAME, &a.stage, "data|measure|start|heal|export|report",
+         "only say what training would take, memory and time, by the data, which is made"},
+        {0, "stage", OPTION_NAME, &a.stage, "answers|data|measure|start|heal|export|report",
          "only this stage (all)"},
         {0, "no-report", OPTION_FLAG, &a.no_report, NULL, "do not compare the model with others"},
         {0, "work", OPTION_TEXT, &d.work, "DIR",
@@ -251,6 +257,7 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
                          self->name, self->usage);
     if (!take_stages(&d, &a))
         return bad_usage("ternarize: --stage and --no-report exclude another");
+    if (d.prompts && !a.n_answers) return bad_usage("ternarize: --prompts goes with --answers");
     if (a.n_steps && d.n_tokens)
         return bad_usage("ternarize: --steps and --tokens both say how long it learns");
     take_args(&d, &a);

@@ -368,26 +368,26 @@ def train(data: Optional[Path], out: Path, *, on_begin: Optional[Callable[[Train
     return os.path.join(os.fsdecode(out), written[-1]) if written else None
 
 
-Stage = Literal["data", "measure", "start", "heal", "export", "report"]
+Stage = Literal["answers", "data", "measure", "start", "heal", "export", "report"]
 
 
 def _ternarize_desc(model: Path, out: Path, texts: Paths, options: Dict[str, Any], held_out: Paths, valid: float, type: str,
                     work: Optional[Path], n_tokens: int, measure_tokens: int, report_tokens: int, stages: Iterable[Stage],
-                    separator: Optional[str], field: Optional[str]) -> Any:
+                    separator: Optional[str], field: Optional[str], n_answers: int, prompts: Optional[Path]) -> Any:
     names = {decoded(lib.tern_ternarize_stage_name(number)): number for number in range(c.TERN_TERNARIZE_STAGES)}
     bits = 0
     for stage in [stages] if isinstance(stages, str) else stages:
         bits |= 1 << names[stage] if stage in names else refuse("there is no stage %s; there are %s" % (stage, ", ".join(names)))
     desc = c.tern_ternarize_desc(source=_source(texts, separator, field, held_out), train=_desc(options), stages=bits)
     _set(desc, dict(model=model, out=out, work=work, valid=valid, type=type, n_tokens=n_tokens,
-                    measure_tokens=measure_tokens, report_tokens=report_tokens))
+                    measure_tokens=measure_tokens, report_tokens=report_tokens, n_answers=n_answers, prompts=prompts))
     return desc
 
 
 def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), valid: float = 0,
               type: Literal["ptq1_0", "pq2_0", "q2_0", "tq1_0", "tq2_0", "q1_0"] = "pq2_0", work: Optional[Path] = None,
               n_tokens: int = 0, measure_tokens: int = 0, report_tokens: int = 0, stages: Iterable[Stage] = (),
-              separator: Optional[str] = None, field: Optional[str] = None,
+              separator: Optional[str] = None, field: Optional[str] = None, n_answers: int = 0, prompts: Optional[Path] = None,
               on_stage: Optional[Callable[[str, bool], None]] = None,
               on_begin: Optional[Callable[[TrainPlan], None]] = None,
               on_event: Optional[Callable[[TrainEvent], Optional[bool]]] = None,
@@ -398,7 +398,8 @@ def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), val
 
     out: the ternary model, a name ending in .gguf. texts: what is learnt; held_out, or without it valid (0: 0.01) of the
     documents, is what the report is of. work: a folder for all other files, None: beside out. n_tokens: to learn, instead of
-    steps. stages: only these. on_stage gets a stage and whether it was done before; the other callbacks and options are
+    steps. n_answers: what the model itself says to prompts (lines of JSON, None: beginnings of the texts) is learnt, too.
+    stages: only these. on_stage gets a stage and whether it was done before; the other callbacks and options are
     those of train(). The same call goes on after any end, to the same bits.
 
     >>> report = tern.ternarize("model.gguf", "ternary.gguf", texts="texts", steps=2000)
@@ -406,7 +407,7 @@ def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), val
     """
     callbacks = Callbacks()
     desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, work, n_tokens, measure_tokens, report_tokens,
-                           stages, separator, field)
+                           stages, separator, field, n_answers, prompts)
 
     def stage(_user: Any, number: int, done: bool) -> None:
         if on_stage is not None:
@@ -425,11 +426,11 @@ def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), val
 
 def ternarize_plan(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), valid: float = 0, type: str = "pq2_0",
                    work: Optional[Path] = None, n_tokens: int = 0, measure_tokens: int = 0, separator: Optional[str] = None,
-                   field: Optional[str] = None, **options: "Unpack[TrainOptions]") -> TrainPlan:
-    """What the training of ternarize() would do and need; of its stages only "data" is done."""
+                   field: Optional[str] = None, n_answers: int = 0, prompts: Optional[Path] = None, **options: "Unpack[TrainOptions]") -> TrainPlan:
+    """What the training of ternarize() would do and need; its first stages, "answers" and "data", are done."""
     callbacks, found = Callbacks(), []  # type: Callbacks, List[TrainPlan]
     desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, work, n_tokens, measure_tokens, 0, (),
-                           separator, field)
+                           separator, field, n_answers, prompts)
     _listen(callbacks, desc.train, found.append, None, None)
     callbacks.run(lib.tern_ternarize_plan, ctypes.byref(desc))
     return found[0]

@@ -198,6 +198,9 @@ class Tools(unittest.TestCase):
         self.assertTrue([e for e in seen if e.step == 6 and e.kl == e.kl and e.sign_flips == e.sign_flips])
         self.assertEqual([f["name"] for f in report["files"]], ["float", "ternary", "start", "q4_k_m", "q2_k"])
         self.assertIsNone(tern.ternarize(base, self.path("trits.gguf"), stages=["data", "heal"], **how))
+        tern.ternarize(base, self.path("own.gguf"), n_answers=2, stages="answers", **how)
+        with open(self.path("own.work/answers.jsonl")) as file:
+            self.assertEqual(len(file.readlines()), 2)
         command("ternarize", base, "-o", self.path("cli.gguf"), "--data", self.path("text"), "--valid", "0.2", "-n", "6",
                 "--batch-tokens", "64", "-t", "1", "--valid-every", "3", "--checkpoint-every", "2", "--no-report")
         with open(self.path("trits.gguf"), "rb") as one, open(self.path("cli.gguf"), "rb") as other:

@@ -38,6 +38,8 @@ static tern_status name_files(tern_ternarizing *j) {
     j->work = d->work ? tern_strdup(TERN_MEM_MISC, d->work) : default_work(d->out);
     if (!j->work) return tern_fail_memory(j->err, strlen(d->out));
     const file_name files[] = {
+        {&j->answers, "answers.jsonl"},
+        {&j->answered, "answers.json"},
         {&j->data, "data"},
         {&j->manifest, "data/manifest.json"},
         {&j->imatrix, "imatrix.gguf"},
@@ -59,8 +61,9 @@ static tern_status name_files(tern_ternarizing *j) {
 }
 
 static void close_job(tern_ternarizing *j) {
-    char *names[] = {j->work,   j->data,     j->manifest, j->imatrix, j->start, j->run,  j->best,
-                     j->healed, j->exported, j->markdown, j->json,    j->plot,  j->other};
+    char *names[] = {j->answers,  j->answered, j->work, j->data, j->manifest,
+                     j->imatrix,  j->start,    j->run,  j->best, j->healed,
+                     j->exported, j->markdown, j->json, j->plot, j->other};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) tern_free(names[i]);
     tern_strbuf_free(&j->identity);
 }
@@ -84,6 +87,11 @@ static tern_status check_desc(tern_ternarizing *j) {
                          "ternarize: out '%s': expected a name that ends in .gguf", d->out);
     if (d->source.n_paths == 0)
         return tern_fail(j->err, TERN_ERR_ARGUMENT, "ternarize: there is no text to learn");
+    if (d->n_answers < 0 || d->n_answers > 1 << 30 || (d->prompts && !d->n_answers))
+        return tern_fail(
+            j->err, TERN_ERR_ARGUMENT,
+            "ternarize: n_answers %lld%s: expected a count, and one above 0 with prompts",
+            (long long)d->n_answers, d->prompts ? " with prompts" : "");
     if (!(d->valid >= 0 && d->valid < 1) || d->measure_tokens < 0 || d->report_tokens < 0)
         return tern_fail(j->err, TERN_ERR_ARGUMENT,
                          "ternarize: valid %g, measure_tokens %d, report_tokens %d: expected a "
@@ -176,11 +184,21 @@ static tern_status count_held_out(const tern_ternarizing *j) {
                      j->data, (unsigned long long)n, LEAST_HELD_OUT);
 }
 
-static tern_status build(tern_ternarizing *j) {
+static tern_status mark_done(const tern_ternarizing *j, const char *path) {
+    static const char done[] = "{\"done\":true}\n";
+    return tern_file_write(path, done, sizeof done - 1, j->err);
+}
+
+static tern_status answer(tern_ternarizing *j) {
+    TERN_TRY(tern_ternarize_answers(j));
+    return mark_done(j, j->answered);
+}
+
+static tern_status build_from(tern_ternarizing *j, const tern_data_source *source) {
     const tern_ternarize_desc *d = j->desc;
     const double share = d->source.n_held_out ? 0 : 0.01;
     tern_data_build_stats stats;
-    const tern_data_build_desc how = {.source = d->source,
+    const tern_data_build_desc how = {.source = *source,
                                       .tokenizer = d->model,
                                       .valid = d->valid > 0 ? d->valid : share,
                                       .seed = d->train.seed,
@@ -188,6 +206,27 @@ static tern_status build(tern_ternarizing *j) {
                                       .on_progress = d->on_progress,
                                       .user = d->user};
     return tern_data_build(j->data, &how, &stats, j->err);
+}
+
+// The texts, and after them the answers, if there are any.
+static tern_status build(tern_ternarizing *j) {
+    tern_data_source source = j->desc->source;
+    const size_t n = source.n_paths;
+    if (j->desc->n_answers == 0) return build_from(j, &source);
+    const char **paths = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *paths);
+    double *weights = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *weights);
+    tern_status status = paths && weights ? TERN_OK : tern_fail_memory(j->err, n * sizeof *paths);
+    for (size_t i = 0; status == TERN_OK && i <= n; i++) {
+        paths[i] = i < n ? source.paths[i] : j->answers;
+        weights[i] = i < n && source.weights ? source.weights[i] : 1;
+    }
+    source.paths = paths;
+    source.weights = weights;
+    source.n_paths = n + 1;
+    if (status == TERN_OK) status = build_from(j, &source);
+    tern_free(paths);
+    tern_free(weights);
+    return status;
 }
 
 tern_status tern_ternarize_open(const tern_ternarizing *j, const char *path, tern_model **out) {
@@ -253,11 +292,6 @@ static tern_status start(tern_ternarizing *j) {
     return tern_ternarize_convert(j, j->desc->model, j->start, j->type);
 }
 
-static tern_status mark_done(const tern_ternarizing *j, const char *path) {
-    static const char done[] = "{\"done\":true}\n";
-    return tern_file_write(path, done, sizeof done - 1, j->err);
-}
-
 static tern_status heal(tern_ternarizing *j) {
     TERN_TRY(tern_train(&j->heal, j->err));
     return mark_done(j, j->healed);
@@ -273,13 +307,15 @@ static tern_status export_model(tern_ternarizing *j) {
 // ---- All of them -------------------------------------------------------------------------------
 
 const char *tern_ternarize_stage_name(tern_ternarize_stage stage) {
-    static const char *const names[] = {"data", "measure", "start", "heal", "export", "report"};
+    static const char *const names[] = {"answers", "data",   "measure", "start",
+                                        "heal",    "export", "report"};
     return (unsigned)stage < TERN_TERNARIZE_STAGES ? names[stage] : "unknown";
 }
 
 static bool is_done(const tern_ternarizing *j, tern_ternarize_stage stage) {
-    const char *const files[TERN_TERNARIZE_STAGES] = {j->manifest, j->imatrix,  j->start,
-                                                      j->healed,   j->exported, j->markdown};
+    const char *const files[TERN_TERNARIZE_STAGES] = {
+        j->answered, j->manifest, j->imatrix, j->start, j->healed, j->exported, j->markdown};
+    if (stage == TERN_TERNARIZE_ANSWERS && j->desc->n_answers == 0) return true;
     if (stage == TERN_TERNARIZE_EXPORT && !is_there(j->desc->out)) return false;
     return is_there(files[stage]);
 }
@@ -287,6 +323,7 @@ static bool is_done(const tern_ternarizing *j, tern_ternarize_stage stage) {
 // Stages whose files a stage reads.
 static tern_status check_needs(const tern_ternarizing *j, tern_ternarize_stage stage) {
     static const unsigned needs[TERN_TERNARIZE_STAGES] = {
+        [TERN_TERNARIZE_DATA] = 1u << TERN_TERNARIZE_ANSWERS,
         [TERN_TERNARIZE_MEASURE] = 1u << TERN_TERNARIZE_DATA,
         [TERN_TERNARIZE_START] = 1u << TERN_TERNARIZE_MEASURE,
         [TERN_TERNARIZE_HEAL] = 1u << TERN_TERNARIZE_DATA,
@@ -316,10 +353,11 @@ static bool has_begun(const tern_ternarizing *j) {
 
 static tern_status run_stage(tern_ternarizing *j, tern_ternarize_stage stage) {
     static tern_status (*const run[TERN_TERNARIZE_STAGES])(tern_ternarizing *) = {
-        build, measure, start, heal, export_model, tern_ternarize_report};
+        answer, build, measure, start, heal, export_model, tern_ternarize_report};
     const bool done = is_done(j, stage);
     if (!done) TERN_TRY(check_needs(j, stage));
-    if (j->desc->on_stage) j->desc->on_stage(j->desc->user, stage, done);
+    const bool is_wanted = stage != TERN_TERNARIZE_ANSWERS || j->desc->n_answers > 0;
+    if (j->desc->on_stage && is_wanted) j->desc->on_stage(j->desc->user, stage, done);
     if (!done) TERN_TRY(run[stage](j));
     return stage == TERN_TERNARIZE_DATA ? count_held_out(j) : TERN_OK;
 }
@@ -339,6 +377,7 @@ static tern_status run_stages(tern_ternarizing *j) {
 }
 
 static tern_status plan_only(tern_ternarizing *j) {
+    TERN_TRY(run_stage(j, TERN_TERNARIZE_ANSWERS));
     TERN_TRY(run_stage(j, TERN_TERNARIZE_DATA));
     return plan(j);
 }

@@ -2,6 +2,7 @@
 //
 //   ternarize.c           the stages, and which of them are done
 //   ternarize_identity.c  what a folder was begun with
+//   ternarize_answers.c   the model's own words
 //   ternarize_report.c    what the ternary model costs, beside others
 #ifndef TERN_TRAIN_TERNARIZE_H
 #define TERN_TRAIN_TERNARIZE_H
@@ -16,8 +17,8 @@ typedef struct tern_ternarizing {
     tern_strbuf identity; // JSON
     char *work;
     // In `work`.
-    char *data, *manifest, *imatrix, *start, *run, *best, *healed, *exported, *markdown, *json,
-        *plot, *other;
+    char *answers, *answered, *data, *manifest, *imatrix, *start, *run, *best, *healed, *exported,
+        *markdown, *json, *plot, *other;
     tern_error *err;
 } tern_ternarizing;
 
@@ -33,6 +34,7 @@ tern_status tern_ternarize_identify(tern_ternarizing *j, const tern_file *model,
 // Writes it to work/ternarize.json, or compares it with that of an earlier call.
 tern_status tern_ternarize_check_identity(const tern_ternarizing *j);
 
+tern_status tern_ternarize_answers(tern_ternarizing *j);
 tern_status tern_ternarize_report(tern_ternarizing *j);
 
 #endif

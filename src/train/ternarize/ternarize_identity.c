@@ -77,6 +77,16 @@ static void put_text(tern_strbuf *out, const char *key, const char *value) {
     tern_strbuf_json(out, value ? value : "", value ? strlen(value) : 0);
 }
 
+static tern_status put_answers(tern_ternarizing *j, uint8_t *room) {
+    const char *prompts = j->desc->prompts;
+    uint64_t n_bytes = 0;
+    uint32_t sum = 0;
+    if (prompts) TERN_TRY(sum_file(j, prompts, room, &n_bytes, &sum));
+    tern_strbuf_printf(&j->identity, ",\"answers\":%lld,\"prompts\":\"%llu bytes, %08x\"",
+                       (long long)j->desc->n_answers, (unsigned long long)n_bytes, sum);
+    return TERN_OK;
+}
+
 static tern_status put_texts(tern_ternarizing *j, uint8_t *room) {
     const tern_data_source *s = &j->desc->source;
     tern_documents *d;
@@ -84,6 +94,7 @@ static tern_status put_texts(tern_ternarizing *j, uint8_t *room) {
     TERN_TRY(tern_documents_open(&d, s, j->err));
     tern_status status = sum_texts(j, d, false, room, &data);
     if (status == TERN_OK) status = sum_texts(j, d, true, room, &held_out);
+    if (status == TERN_OK) status = put_answers(j, room);
     put_text(&j->identity, "data", data.ptr);
     put_text(&j->identity, "held_out", held_out.ptr);
     put_text(&j->identity, "separator", s->separator);

@@ -144,12 +144,23 @@ static tern_status measure_speed(tern_session *s, measured *r, tern_error *err) 
     return TERN_OK;
 }
 
+// Bytes of the model's tensors: a checkpoint may have moments, too.
+static tern_status count_bytes(const char *path, uint64_t *bytes, tern_error *err) {
+    tern_file *file;
+    TERN_TRY(tern_file_open(&file, path, err));
+    *bytes = 0;
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (!tern_name_begins(file->tensors[i].name, "adam.")) *bytes += file->tensors[i].bytes;
+    tern_file_close(file);
+    return TERN_OK;
+}
+
 static tern_status open_session(const reporting *r, const char *path, measured *row, tern_model **m,
                                 tern_session **s) {
     tern_model_info info;
     TERN_TRY(tern_ternarize_open(r->job, path, m));
     tern_model_get_info(*m, &info);
-    row->bytes = info.file_bytes;
+    TERN_TRY(count_bytes(path, &row->bytes, r->job->err));
     row->n_params = info.n_params;
     return tern_session_open(s, *m, &(tern_session_desc){.kv_type = TERN_KV_F32}, r->job->err);
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/json/json.h"
+#include "tests/support/blobs.h"
 #include "tests/support/lora_fixture.h"
 #include "train/trainer.h"
 
@@ -124,6 +125,7 @@ static bool learn(ternarizing *t) {
     if (!build_data(t->base, t->text, NULL, data)) return false;
     tern_train_desc d = small_run(t->base, data, test_tmp("ternarize_first"), &l);
     d.lora_rank = 0;
+    d.resume = true; // another test may have trained it
     d.rate = 3e-3f;
     const tern_status status = tern_train(&d, &err);
     CHECK_MSG(status == TERN_OK && l.last < 2, "%s, loss %g", err.message, l.last);
@@ -161,6 +163,32 @@ TEST(ternarize_leaves_a_model_and_what_it_costs) {
     CHECK(tern_path_look(in(t.work, "report.md")) == TERN_PATH_FILE);
     CHECK(tern_path_look(in(t.work, "loss.svg")) == TERN_PATH_FILE);
     CHECK(tern_path_look(in(t.work, "other.gguf")) == TERN_PATH_NONE);
+}
+
+// If no step is better than none, the model is the start, and the report says so. Seen to fail:
+// with the last step exported.
+TEST(ternarize_keeps_the_start_if_training_does_not_help) {
+    ternarizing t;
+    tern_error err;
+    tern_file *out, *first;
+    size_t n;
+    if (!prepare(&t, &llama, "ternarize_worse") || !learn(&t)) return;
+    t.d.train.rate = 2e-2f;
+    REQUIRE_OK(tern_ternarize(&t.d, &err), err);
+    REQUIRE(tern_path_look(in(t.work, "heal/best.gguf")) == TERN_PATH_NONE);
+    REQUIRE_OK(tern_file_open(&out, t.out, &err), err);
+    REQUIRE_OK(tern_file_open(&first, in(t.work, "start.gguf"), &err), err);
+    for (size_t i = 0; i < out->n_tensors; i++) {
+        const tern_tensor *x = &out->tensors[i], *y = tern_file_tensor(first, x->name);
+        CHECK_MSG(y && x->bytes == y->bytes &&
+                      memcmp(test_bytes(&x->data), test_bytes(&y->data), (size_t)x->bytes) == 0,
+                  "%s", x->name);
+    }
+    tern_file_close(out);
+    tern_file_close(first);
+    char *report = test_read(in(t.work, "report.md"), &n);
+    CHECK(report && strstr(report, "Training has not helped"));
+    free(report);
 }
 
 // ---- Ends --------------------------------------------------------------------------------------
@@ -217,28 +245,32 @@ static bool stop_in_step(void *user, const tern_train_event *event) {
 // checkpoint; then one that is cancelled. Seen to fail: with a build that is taken as done when its
 // folder is there; with resume left out.
 TEST(ternarize_goes_on_to_the_same_bits_after_any_end) {
-    static const end ends[] = {{0, -1, 0, false}, {0, -1, 1, false}, {1, -1, 0, false},
-                               {1, -1, 1, false}, {2, -1, 0, false}, {2, -1, 2, false},
-                               {3, -1, 0, false}, {3, 1, 0, false},  {3, 3, 0, false},
-                               {3, 4, 0, false},  {4, -1, 0, false}, {4, -1, 2, false},
-                               {5, -1, 0, false}, {5, -1, 2, false}};
+    static const end ends[] = {
+        {0, -1, 0, false}, {0, -1, 2, false}, {1, -1, 0, false}, {1, -1, 1, false},
+        {2, -1, 0, false}, {2, -1, 1, false}, {3, -1, 0, false}, {3, -1, 2, false},
+        {4, -1, 0, false}, {4, 1, 0, false},  {4, 3, 0, false},  {4, 4, 0, false},
+        {5, -1, 0, false}, {5, -1, 2, false}, {6, -1, 0, false}, {6, -1, 2, false}};
     ternarizing whole, cut;
     tern_error err;
     int at = 5;
-    if (!prepare(&whole, &llama, "ternarize_at_once")) return;
+    if (!prepare(&whole, &llama, "ternarize_at_once") || !learn(&whole)) return;
+    whole.d.n_answers = 4;
+    whole.d.train.rate = 3e-4f;
     REQUIRE_OK(tern_ternarize(&whole.d, &err), err);
-    if (!prepare(&cut, &llama, "ternarize_cut")) return;
-    for (size_t i = 0; i < 10; i++) die(&cut.d, ends[i]);
+    if (!prepare(&cut, &llama, "ternarize_cut") || !learn(&cut)) return;
+    cut.d.n_answers = 4;
+    cut.d.train.rate = 3e-4f;
+    for (size_t i = 0; i < 12; i++) die(&cut.d, ends[i]);
     cut.d.train.on_step = stop_in_step;
     cut.d.train.user = &at;
     CHECK(tern_ternarize(&cut.d, &err) == TERN_ERR_CANCELLED);
     cut.d.train.on_step = NULL;
-    for (size_t i = 10; i < sizeof ends / sizeof *ends; i++) die(&cut.d, ends[i]);
+    for (size_t i = 12; i < sizeof ends / sizeof *ends; i++) die(&cut.d, ends[i]);
     cut.d.train.n_threads = 2;
     REQUIRE_OK(tern_ternarize(&cut.d, &err), err);
     CHECK(same_bytes(whole.out, cut.out));
     // start.gguf says where its importance matrix was.
-    static const char *const names[] = {"imatrix.gguf", "heal/best.gguf"};
+    static const char *const names[] = {"answers.jsonl", "imatrix.gguf", "heal/best.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[PATH + 64];
         snprintf(path, sizeof path, "%s", in(whole.work, names[i]));
@@ -273,12 +305,61 @@ TEST(ternarize_does_a_stage_alone) {
     parts.d.on_stage = count_done;
     parts.d.user = &done;
     REQUIRE_OK(tern_ternarize(&parts.d, &err), err);
-    CHECK(done == (1u << TERN_TERNARIZE_STAGES) - 1);
+    CHECK(done == (1u << TERN_TERNARIZE_STAGES) - 2); // there are no answers
 }
 
 static void take_plan(void *user, const tern_train_info *info) {
     tern_train_info *plan = user;
     *plan = *info;
+}
+
+static size_t count_lines(const char *path) {
+    size_t n, lines = 0;
+    char *text = test_read(path, &n);
+    for (size_t i = 0; text && i < n; i++) lines += text[i] == '\n';
+    free(text);
+    return lines;
+}
+
+static void plan_answers(const ternarizing *t, tern_train_info *plan) {
+    tern_error err;
+    tern_ternarize_desc d = t->d;
+    d.train.on_begin = take_plan;
+    d.train.user = plan;
+    REQUIRE_OK(tern_ternarize_plan(&d, &err), err);
+}
+
+// The model's own words become a part of the text, by its beginnings or the caller's prompts. Seen
+// to fail: with answers that are not read.
+TEST(ternarize_learns_answers) {
+    ternarizing plain, begun, asked;
+    char prompts[PATH];
+    tern_train_info plans[3];
+    tern_error err;
+    if (!prepare(&plain, &llama, "ternarize_plain")) return;
+    plan_answers(&plain, &plans[0]);
+    if (!prepare(&begun, &llama, "ternarize_begun") || !learn(&begun)) return;
+    begun.d.n_answers = 5;
+    plan_answers(&begun, &plans[1]);
+    CHECK(count_lines(in(begun.work, "answers.jsonl")) == 5);
+    if (!prepare(&asked, &llama, "ternarize_asked") || !learn(&asked)) return;
+    snprintf(prompts, PATH, "%s", test_tmp("ternarize_prompts.jsonl"));
+    REQUIRE_OK(tern_file_write(prompts, "\"the 1\"\n{\"text\":\"the 2\"}\n", 25, &err), err);
+    asked.d.n_answers = 5;
+    asked.d.prompts = prompts;
+    plan_answers(&asked, &plans[2]);
+    CHECK(count_lines(in(asked.work, "answers.jsonl")) == 5);
+    CHECK_MSG(plans[1].n_tokens + plans[1].n_valid_tokens >
+                      plans[0].n_tokens + plans[0].n_valid_tokens + 20 &&
+                  plans[2].n_tokens + plans[2].n_valid_tokens >
+                      plans[0].n_tokens + plans[0].n_valid_tokens + 20,
+              "%d, %d, %d", (int)plans[0].n_tokens, (int)plans[1].n_tokens, (int)plans[2].n_tokens);
+    asked.d.prompts = NULL;
+    CHECK(tern_ternarize(&asked.d, &err) == TERN_ERR_ARGUMENT);
+    CHECK_MSG(strstr(err.message, "prompts is 25 bytes"), "%s", err.message);
+    asked.d.n_answers = 0;
+    CHECK(tern_ternarize(&asked.d, &err) == TERN_ERR_ARGUMENT);
+    CHECK_MSG(strstr(err.message, "answers is 5 there and 0 here"), "%s", err.message);
 }
 
 // A plan has what training takes, and leaves the data alone.
