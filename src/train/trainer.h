@@ -258,6 +258,9 @@ void tern_parts_describe(const tern_train_desc *d, tern_strbuf *out);
 tern_status tern_qat_open(tern_trainer *t, tern_error *err);
 // Rounds the matrices of a model's graph as its architecture built it.
 tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err);
+// After it: the first matrix of a layer that stays in floats because its rows are not whole blocks;
+// NULL: there is none.
+const tern_value *tern_qat_left(const tern_trainer *t, const tern_graph *g);
 // The blocks of a slot with a type, which the caller frees even after a failure; masters, its
 // numbers, become what these say.
 tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint64_t *bytes,

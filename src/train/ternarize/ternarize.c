@@ -111,6 +111,18 @@ static tern_status check_desc(tern_ternarizing *j) {
 
 // ---- What can be healed ------------------------------------------------------------------------
 
+// Such a matrix would stay in floats, and the model large. Blocks of 64 are the smallest.
+static tern_status check_rows(const tern_trainer *t, const tern_graph *g, tern_error *err) {
+    const tern_value *left = tern_qat_left(t, g);
+    if (!left) return TERN_OK;
+    const bool fits = t->qat != TERN_DTYPE_Q2_0 && left->cols % 64 == 0;
+    return tern_fail(
+        err, TERN_ERR_UNSUPPORTED,
+        "%s has rows of %lld weights, which are not whole blocks of %zu, those of %s%s", left->name,
+        (long long)left->cols, tern_dtype_block_n(t->qat), tern_dtype_name(t->qat),
+        fits ? ": take type q2_0, blocks of 64" : "");
+}
+
 static tern_status check_graph(const tern_trainer *t, tern_graph *g, tern_error *err) {
     TERN_TRY(tern_arch_build_main(g, t->arch, &t->config, err));
     TERN_TRY(tern_arch_check(t->tokenizer_file, t->arch, &t->config, err));
@@ -120,7 +132,8 @@ static tern_status check_graph(const tern_trainer *t, tern_graph *g, tern_error 
     if (op)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "a %s cannot be healed: training does not compute %s", t->arch->name, op);
-    return tern_qat_round(t, g, err);
+    TERN_TRY(tern_qat_round(t, g, err));
+    return check_rows(t, g, err);
 }
 
 static tern_status settle_steps(tern_ternarizing *j, const tern_train_desc *settled) {

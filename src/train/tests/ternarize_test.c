@@ -435,6 +435,11 @@ TEST(ternarize_refuses_before_any_work) {
     d = t.d;
     d.train.lora_rank = 4;
     refuses(&d, "nor an adapter");
+    const base_kind uneven = {
+        "Llama", {.arch = "llama", .n_embd = 192, .n_heads = 3, .n_kv_heads = 3}, false};
+    CHECK(make_base(&uneven, t.base, PATH)); // its down projection would be rounded alone
+    refuses(&t.d, "attn_q.weight has rows of 192 weights, which are not whole blocks of 128, those "
+                  "of PQ2_0: take type q2_0, blocks of 64");
     CHECK(make_base(&kinds[0], t.base, PATH)); // a BitNet
     refuses(&t.d, "a BitNet is trained ternary");
     CHECK(tern_path_look(t.work) == TERN_PATH_NONE);
