@@ -102,6 +102,14 @@ static void take_line(training *t, const tern_strbuf *line) {
     tern_json_free(&doc);
 }
 
+// A run of a step or two may have no loss to draw.
+static tern_status plot(const reporting *r, const char *log) {
+    tern_error why = {0};
+    const tern_status status = tern_train_plot(&log, 1, r->job->plot, &why);
+    if (status == TERN_OK || status == TERN_ERR_FORMAT) return TERN_OK;
+    return tern_fail(r->job->err, status, "%s", why.message);
+}
+
 static tern_status read_log(reporting *r) {
     tern_lines l = {0};
     bool more = true;
@@ -114,8 +122,7 @@ static tern_status read_log(reporting *r) {
         if (status == TERN_OK && more) take_line(&r->training, &l.line);
     }
     tern_lines_close(&l);
-    if (status == TERN_OK)
-        status = tern_train_plot((const char *const[]){path}, 1, r->job->plot, r->job->err);
+    if (status == TERN_OK) status = plot(r, path);
     tern_free(path);
     return status;
 }
