@@ -23,9 +23,9 @@ static attention_shape shape_of(const tern_program *p, const tern_node *n, int h
     return (attention_shape){0};
 }
 
-// By the matrix units: heads of a few pieces of 16 dimensions, 64 queries or keys a workgroup.
+// By the matrix units: heads of a few pieces of 16 dimensions, 128 queries or keys a workgroup.
 // Windows and caps are left to the other kernels.
-#define MATRIX_TILE  64
+#define MATRIX_TILE  128
 #define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
 static bool matrix_attends(const tern_program *p, const tern_node *n) {
     const tern_attention_attrs *a = &n->attention;

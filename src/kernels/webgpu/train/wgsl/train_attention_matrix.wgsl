@@ -1,9 +1,12 @@
-// Attention among the rows of a document by the matrix units, see train_attention.wgsl. Their sums
-// cannot be rescaled row by row, so the keys are walked over twice: first for the log of each row's
-// sum of exponentials, then for y, with weights that need no further division. 64 queries a
-// workgroup of four subgroups, 16 each, and 64 keys at a time; scores go through workgroup memory,
-// two threads a row. Which of its scores a thread takes first depends on the row, so that no two
-// threads meet in a memory bank. Grid: (T / 64, heads).
+// Attention among the rows of a document by the matrix units, see train_attention.wgsl. A workgroup
+// of eight subgroups has 128 queries of a head, 16 a subgroup, and walks over the keys, 32 at a
+// time; the next keys and values are loaded meanwhile.
+//
+// The units' sums cannot be rescaled row by row. So a row keeps its reference, the score whose
+// weight is 1, until one weighs more than 2^LEEWAY; then all sums go through workgroup memory and
+// are scaled there. Scores are logarithms to base 2. The units also add up the weights, as products
+// with ones. Arrays begin at multiples of 16 bytes, as the units' loads need it.
+// Grid: (T / 128, heads).
 override HEAD_DIM: u32; // a multiple of 16, at most 64
 override N_HEADS: u32;
 override GROUP: u32; // query heads that share a key head
@@ -13,6 +16,7 @@ override LDK: u32;   // of k and v
 override LDS: u32;   // floats of a row of log sums
 override HD4: u32 = HEAD_DIM / 4u;
 override NEXT: u32 = HEAD_DIM + 8u; // halves from row to row: the eight more spare the banks
+override LOG_SCALE: f32 = SCALE * 1.44269504;
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
@@ -25,153 +29,245 @@ alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
-const S_NEXT = 68u;
-const P_NEXT = 72u;
-var<workgroup> q_now: array<f16, 64u * 72u>;
-var<workgroup> k_now: array<f16, 64u * 72u>; // keys, then values
-var<workgroup> s_now: array<f32, 64u * S_NEXT>;
-var<workgroup> p_now: array<f16, 64u * P_NEXT>;
+const KEYS = 32u;
+const V_AT = 2304u; // KEYS rows of 72 halves
+const P_AT = 4608u;
+const S_NEXT = 36u;
+const P_NEXT = 40u;
+const LEEWAY = 11.0;
+const MOST_LOG = 12.0; // of a weight, which is a half
+const NOTHING = -3.0e38;
+// [key][dimension], [key][dimension] of values, [query][key] of weights; first the queries.
+var<workgroup> now: array<f16, 9728>;
+var<workgroup> s_now: array<f32, 4608>; // [query][key]
+var<workgroup> shrink: array<f32, 128>; // what a row's sums are scaled by
+var<workgroup> grown: vec4<u32>;        // x: whether any are
 
-fn half4(v: vec4<f32>) -> vec4<f16> {
-    return vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
+fn half4(x: vec4<f32>) -> vec4<f16> {
+    return vec4<f16>(clamp(x, vec4(-65504.0), vec4(65504.0)));
 }
-fn load_q(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(q[min(row0 + row, run.n_tokens - 1u) * LDQ + head * HD4 + i % HD4] * SCALE);
-        let to = row * NEXT + i % HD4 * 4u;
-        q_now[to] = h.x;
-        q_now[to + 1u] = h.y;
-        q_now[to + 2u] = h.z;
-        q_now[to + 3u] = h.w;
-    }
-}
-fn load_k(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(k[min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        k_now[to] = h.x;
-        k_now[to + 1u] = h.y;
-        k_now[to + 2u] = h.z;
-        k_now[to + 3u] = h.w;
-    }
-}
-fn load_v(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(v[min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        k_now[to] = h.x;
-        k_now[to + 1u] = h.y;
-        k_now[to + 2u] = h.z;
-        k_now[to + 3u] = h.w;
-    }
+fn keep(to: u32, x: vec4<f32>) {
+    let h = half4(x);
+    now[to] = h.x;
+    now[to + 1u] = h.y;
+    now[to + 2u] = h.z;
+    now[to + 3u] = h.w;
 }
 
-// 16 rows and dimensions of what is in k_now.
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn piece(row: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&k_now, row * NEXT + d, false, NEXT);
+// A thread's shares of the keys, or values: the 512 vec4s of 32 rows of 64, at most.
+fn place(lane: u32, i: u32) -> u32 { return min(lane + 256u * i, KEYS * HD4 - 1u); }
+fn row_at(lane: u32, i: u32, row0: u32, kv_head: u32) -> u32 {
+    let at = place(lane, i);
+    return min(row0 + at / HD4, run.n_tokens - 1u) * LDK + kv_head * HD4 + at % HD4;
 }
-
-// Scores of the subgroup's 16 queries and the 64 keys in k_now.
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn score(own: u32) {
-    var s0 = Sums();
-    var s1 = Sums();
-    var s2 = Sums();
-    var s3 = Sums();
-    for (var d = 0u; d < HEAD_DIM; d += 16u) {
-        let a = subgroupMatrixLoad<Left>(&q_now, own * NEXT + d, false, NEXT);
-        let b0 = subgroupMatrixLoad<Right>(&k_now, d, true, NEXT);
-        s0 = subgroupMatrixMultiplyAccumulate(a, b0, s0);
-        let b1 = subgroupMatrixLoad<Right>(&k_now, 16u * NEXT + d, true, NEXT);
-        s1 = subgroupMatrixMultiplyAccumulate(a, b1, s1);
-        let b2 = subgroupMatrixLoad<Right>(&k_now, 32u * NEXT + d, true, NEXT);
-        s2 = subgroupMatrixMultiplyAccumulate(a, b2, s2);
-        let b3 = subgroupMatrixLoad<Right>(&k_now, 48u * NEXT + d, true, NEXT);
-        s3 = subgroupMatrixMultiplyAccumulate(a, b3, s3);
-    }
-    subgroupMatrixStore(&s_now, own * S_NEXT, s0, false, S_NEXT);
-    subgroupMatrixStore(&s_now, own * S_NEXT + 16u, s1, false, S_NEXT);
-    subgroupMatrixStore(&s_now, own * S_NEXT + 32u, s2, false, S_NEXT);
-    subgroupMatrixStore(&s_now, own * S_NEXT + 48u, s3, false, S_NEXT);
+fn to_of(lane: u32, i: u32) -> u32 {
+    let at = place(lane, i);
+    return at / HD4 * NEXT + at % HD4 * 4u;
 }
 
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
-@compute @workgroup_size(128)
+fn left_16(at: u32, next: u32) -> Left {
+    return subgroupMatrixLoad<Left>(&now, at, false, next);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn keys_16(key: u32, d: u32) -> Right {
+    return subgroupMatrixLoad<Right>(&now, key * NEXT + d, true, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn values_16(key: u32, d: u32) -> Right {
+    return subgroupMatrixLoad<Right>(&now, V_AT + key * NEXT + d, false, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn add(l: Left, r: Right, s: Sums) -> Sums {
+    return subgroupMatrixMultiplyAccumulate(l, r, s);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn show(own: u32, column: u32, s: Sums) {
+    subgroupMatrixStore(&s_now, own * S_NEXT + column, s, false, S_NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn sums_16(own: u32, column: u32) -> Sums {
+    return subgroupMatrixLoad<Sums>(&s_now, own * S_NEXT + column, false, S_NEXT);
+}
+
+// Two threads share a row, 16 numbers each. Which of them a thread takes first depends on the row,
+// so that no two threads meet in a bank.
+fn columns4(lane: u32, i: u32) -> vec4<u32> {
+    return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 8u) % vec4(16u);
+}
+
+fn scale_rows(lane: u32, by: f32) {
+    let at = lane / 2u * S_NEXT + lane % 2u * 16u;
+    workgroupBarrier();
+    for (var i = 0u; i < 16u; i++) { s_now[at + (i + lane / 8u) % 16u] *= by; }
+    workgroupBarrier();
+}
+
+// Of 32 keys, of which the row sees those from seen.x to before seen.y, counted from the thread's
+// first.
+fn weigh16(lane: u32, seen: vec2<i32>, reference: f32) -> f32 {
+    let at = lane / 2u * S_NEXT + lane % 2u * 16u;
+    let to = P_AT + lane / 2u * P_NEXT + lane % 2u * 16u;
+    var most = vec4(NOTHING);
+    for (var i = 0u; i < 16u; i += 4u) {
+        let o = columns4(lane, i);
+        let raw = vec4(s_now[at + o.x], s_now[at + o.y], s_now[at + o.z], s_now[at + o.w]);
+        let s = LOG_SCALE * raw;
+        let j = vec4<i32>(o);
+        let is_seen = (j >= vec4(seen.x)) & (j < vec4(seen.y));
+        let log = clamp(s - reference, vec4(-126.0), vec4(MOST_LOG));
+        let p = vec4<f16>(select(vec4(0.0), exp2(log), is_seen));
+        now[to + o.x] = p.x;
+        now[to + o.y] = p.y;
+        now[to + o.z] = p.z;
+        now[to + o.w] = p.w;
+        most = max(most, select(vec4(NOTHING), s, is_seen));
+    }
+    let two = max(most.xy, most.zw);
+    return max(two.x, two.y);
+}
+
+// The row's new reference.
+fn weigh(lane: u32, seen: vec2<i32>, reference: f32) -> f32 {
+    let own = weigh16(lane, seen, reference);
+    let most = max(own, subgroupShuffleXor(own, 1u));
+    let grows = most > reference + LEEWAY;
+    var by = 1.0;
+    if (grows && reference > NOTHING) { // else all is 0 yet
+        by = exp2(max(reference - most, -126.0));
+        grown.x = 1u;
+    }
+    shrink[lane / 2u] = by;
+    if (!grows) { return reference; }
+    _ = weigh16(lane, seen, most);
+    return most;
+}
+
+fn write_32(lane: u32, column0: u32, row0: u32, head: u32, by: f32) {
+    let row = row0 + lane / 2u;
+    let to = row * LDQ * 4u + head * HEAD_DIM + column0;
+    for (var i = 0u; i < 16u; i++) {
+        let j = lane % 2u * 16u + (i + lane / 8u) % 16u;
+        if (row < run.n_tokens && column0 + j < HEAD_DIM) {
+            y[to + j] = s_now[lane / 2u * S_NEXT + j] * by;
+        }
+    }
+}
+
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+@compute @workgroup_size(256)
 fn attention_seq(@builtin(workgroup_id) group: vec3<u32>,
                  @builtin(local_invocation_index) lane: u32) {
-    let row0 = group.x * 64u;
+    let row0 = group.x * 128u;
     let head = group.y;
     let own = lane / 32u * 16u;
-    let side = lane % 2u; // the half of the keys that this thread has of its row
     let row = row0 + lane / 2u;
-    let last = min(row0 + 64u, run.n_tokens) - 1u;
+    let last = min(row0 + 128u, run.n_tokens) - 1u;
     let start = spans[min(row, last)].x;
     let first_key = spans[row0].x;
-    let turn = 2u * side + lane / 16u % 2u;
-    load_q(lane, row0, head);
-    var most = -1e30;
-    var sum = 0.0;
-    for (var key0 = first_key; key0 <= last; key0 += 64u) {
-        workgroupBarrier();
-        load_k(lane, key0, head / GROUP);
-        workgroupBarrier();
-        score(own);
-        workgroupBarrier();
-        var now = most;
-        for (var i = 0u; i < 32u; i++) {
-            let j = 32u * side + (i + turn) % 32u;
-            let s = s_now[lane / 2u * S_NEXT + j];
-            if (key0 + j <= row && key0 + j >= start) { now = max(now, s); }
-        }
-        sum *= exp(max(most - now, -87.0));
-        most = now;
-        for (var i = 0u; i < 32u; i++) {
-            let j = 32u * side + (i + turn) % 32u;
-            let s = s_now[lane / 2u * S_NEXT + j];
-            if (key0 + j <= row && key0 + j >= start) { sum += exp(max(s - most, -87.0)); }
-        }
+    let kv_head = head / GROUP;
+    for (var i = lane; i < 128u * HD4; i += 256u) {
+        let r = min(row0 + i / HD4, run.n_tokens - 1u);
+        keep(i / HD4 * NEXT + i % HD4 * 4u, q[r * LDQ + head * HD4 + i % HD4]);
     }
-    let other_most = subgroupShuffleXor(most, 1u);
-    let other_sum = subgroupShuffleXor(sum, 1u);
-    let both = max(most, other_most);
-    sum = sum * exp(max(most - both, -87.0)) + other_sum * exp(max(other_most - both, -87.0));
-    let log_sum = both + log(sum);
+    var k0 = k[row_at(lane, 0u, first_key, kv_head)];
+    var k1 = k[row_at(lane, 1u, first_key, kv_head)];
+    var v0 = v[row_at(lane, 0u, first_key, kv_head)];
+    var v1 = v[row_at(lane, 1u, first_key, kv_head)];
+    workgroupBarrier();
+    let q0 = left_16(own * NEXT, NEXT);
+    var q1 = Left();
+    var q2 = Left();
+    var q3 = Left();
+    if (HEAD_DIM > 16u) { q1 = left_16(own * NEXT + 16u, NEXT); }
+    if (HEAD_DIM > 32u) { q2 = left_16(own * NEXT + 32u, NEXT); }
+    if (HEAD_DIM > 48u) { q3 = left_16(own * NEXT + 48u, NEXT); }
+    let ones = Right(1.0);
+    var sums = Sums(); // of weights, in each column
     var o0 = Sums();
     var o1 = Sums();
     var o2 = Sums();
     var o3 = Sums();
-    for (var key0 = first_key; key0 <= last; key0 += 64u) {
+    var reference = NOTHING;
+    for (var key0 = first_key; key0 <= last; key0 += KEYS) {
+        workgroupBarrier(); // the queries, or the last keys, have been used
+        keep(to_of(lane, 0u), k0);
+        keep(to_of(lane, 1u), k1);
+        keep(V_AT + to_of(lane, 0u), v0);
+        keep(V_AT + to_of(lane, 1u), v1);
+        if (lane == 0u) { grown.x = 0u; }
         workgroupBarrier();
-        load_k(lane, key0, head / GROUP);
-        workgroupBarrier();
-        score(own);
-        workgroupBarrier();
-        load_v(lane, key0, head / GROUP);
-        for (var i = 0u; i < 32u; i++) {
-            let j = 32u * side + (i + turn) % 32u;
-            var p = 0.0;
-            if (key0 + j <= row && key0 + j >= start) {
-                p = exp(clamp(s_now[lane / 2u * S_NEXT + j] - log_sum, -87.0, 0.0));
-            }
-            p_now[lane / 2u * P_NEXT + j] = f16(p);
+        k0 = k[row_at(lane, 0u, key0 + KEYS, kv_head)];
+        k1 = k[row_at(lane, 1u, key0 + KEYS, kv_head)];
+        v0 = v[row_at(lane, 0u, key0 + KEYS, kv_head)];
+        v1 = v[row_at(lane, 1u, key0 + KEYS, kv_head)];
+        var s0 = add(q0, keys_16(0u, 0u), Sums());
+        var s1 = add(q0, keys_16(16u, 0u), Sums());
+        if (HEAD_DIM > 16u) {
+            s0 = add(q1, keys_16(0u, 16u), s0);
+            s1 = add(q1, keys_16(16u, 16u), s1);
         }
+        if (HEAD_DIM > 32u) {
+            s0 = add(q2, keys_16(0u, 32u), s0);
+            s1 = add(q2, keys_16(16u, 32u), s1);
+        }
+        if (HEAD_DIM > 48u) {
+            s0 = add(q3, keys_16(0u, 48u), s0);
+            s1 = add(q3, keys_16(16u, 48u), s1);
+        }
+        show(own, 0u, s0);
+        show(own, 16u, s1);
         workgroupBarrier();
-        for (var j = 0u; j < 64u; j += 16u) {
-            let p = subgroupMatrixLoad<Left>(&p_now, own * P_NEXT + j, false, P_NEXT);
-            o0 = subgroupMatrixMultiplyAccumulate(p, piece(j, 0u), o0);
-            if (HEAD_DIM > 16u) { o1 = subgroupMatrixMultiplyAccumulate(p, piece(j, 16u), o1); }
-            if (HEAD_DIM > 32u) { o2 = subgroupMatrixMultiplyAccumulate(p, piece(j, 32u), o2); }
-            if (HEAD_DIM > 48u) { o3 = subgroupMatrixMultiplyAccumulate(p, piece(j, 48u), o3); }
+        let at = i32(key0 + lane % 2u * 16u);
+        reference = weigh(lane, vec2(i32(start) - at, i32(row) + 1 - at), reference);
+        if (workgroupUniformLoad(&grown).x != 0u) {
+            let by = shrink[lane / 2u];
+            show(own, 0u, o0);
+            show(own, 16u, sums);
+            scale_rows(lane, by);
+            o0 = sums_16(own, 0u);
+            sums = sums_16(own, 16u);
+            if (HEAD_DIM > 16u) {
+                workgroupBarrier();
+                show(own, 0u, o1);
+                show(own, 16u, o2);
+                scale_rows(lane, by);
+                o1 = sums_16(own, 0u);
+                o2 = sums_16(own, 16u);
+            }
+            if (HEAD_DIM > 48u) {
+                workgroupBarrier();
+                show(own, 0u, o3);
+                scale_rows(lane, by);
+                o3 = sums_16(own, 0u);
+            }
+        }
+        for (var j = 0u; j < KEYS; j += 16u) {
+            let p = left_16(P_AT + own * P_NEXT + j, P_NEXT);
+            sums = add(p, ones, sums);
+            o0 = add(p, values_16(j, 0u), o0);
+            if (HEAD_DIM > 16u) { o1 = add(p, values_16(j, 16u), o1); }
+            if (HEAD_DIM > 32u) { o2 = add(p, values_16(j, 32u), o2); }
+            if (HEAD_DIM > 48u) { o3 = add(p, values_16(j, 48u), o3); }
         }
     }
-    let to = (row0 + own) * LDQ * 4u + head * HEAD_DIM;
-    subgroupMatrixStore(&y, to + 0u, o0, false, LDQ * 4u);
-    if (HEAD_DIM > 16u) { subgroupMatrixStore(&y, to + 16u, o1, false, LDQ * 4u); }
-    if (HEAD_DIM > 32u) { subgroupMatrixStore(&y, to + 32u, o2, false, LDQ * 4u); }
-    if (HEAD_DIM > 48u) { subgroupMatrixStore(&y, to + 48u, o3, false, LDQ * 4u); }
-    if (side == 0u && row <= last) { log_sums[row * LDS + head] = log_sum; }
+    workgroupBarrier();
+    show(own, 0u, sums);
+    workgroupBarrier();
+    let sum = s_now[lane / 2u * S_NEXT];
+    if (lane % 2u == 0u && row <= last) {
+        log_sums[row * LDS + head] = (reference + log2(sum)) * 0.69314718;
+    }
+    workgroupBarrier();
+    show(own, 0u, o0);
+    show(own, 16u, o1);
+    workgroupBarrier();
+    write_32(lane, 0u, row0, head, 1.0 / sum);
+    if (HEAD_DIM > 32u) {
+        workgroupBarrier();
+        show(own, 0u, o2);
+        show(own, 16u, o3);
+        workgroupBarrier();
+        write_32(lane, 32u, row0, head, 1.0 / sum);
+    }
 }

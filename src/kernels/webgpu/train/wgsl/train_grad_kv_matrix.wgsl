@@ -1,6 +1,7 @@
 // dk and dv of attention by the matrix units: the formulas of train_attention_grad.wgsl, the
-// layouts of train_attention_matrix.wgsl. 64 keys a workgroup, 32 queries at a time, four threads a
-// query. Grid: (T / 64, key heads).
+// layouts of train_attention_matrix.wgsl. A workgroup of eight subgroups has 128 keys, 16 each, and
+// walks over the queries of all heads that share them, 32 at a time, eight threads a query; the
+// next are loaded meanwhile. Grid: (T / 128, key heads).
 override HEAD_DIM: u32; // a multiple of 16, at most 64
 override N_HEADS: u32;
 override GROUP: u32; // query heads that share a key head
@@ -10,6 +11,7 @@ override LDK: u32;   // of k and v
 override LDS: u32;   // floats of a row of log sums
 override HD4: u32 = HEAD_DIM / 4u;
 override NEXT: u32 = HEAD_DIM + 8u; // halves from row to row: the eight more spare the banks
+override LOG_SCALE: f32 = SCALE * 1.44269504;
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
@@ -24,62 +26,57 @@ alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
-const S_NEXT = 68u;
-const P_NEXT = 72u;
-var<workgroup> k_now: array<f16, 64u * 72u>;
-var<workgroup> v_now: array<f16, 64u * 72u>;
-var<workgroup> q_now: array<f16, 32u * 72u>;
-var<workgroup> dy_now: array<f16, 32u * 72u>;
-var<workgroup> s_now: array<f32, 32u * S_NEXT>;
-var<workgroup> p_now: array<f16, 32u * P_NEXT>;
-var<workgroup> ds_now: array<f16, 32u * P_NEXT>;
+const ROWS = 32u;
+const DY_AT = 2304u; // ROWS rows of 72 halves
+const P_AT = 4608u;
+const DS_AT = 8960u; // ROWS rows of P_NEXT
+const S_NEXT = 132u;
+const P_NEXT = 136u;
+// [query][dimension] of q and of dy, [query][key] of P and of dS; first the keys, then the values.
+var<workgroup> now: array<f16, 13312>;
+var<workgroup> s_now: array<f32, 4224>; // [query][key]
 
 fn half4(v: vec4<f32>) -> vec4<f16> {
     return vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
 }
-fn load_q(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 32u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(q[min(row0 + row, run.n_tokens - 1u) * LDQ + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        q_now[to] = h.x;
-        q_now[to + 1u] = h.y;
-        q_now[to + 2u] = h.z;
-        q_now[to + 3u] = h.w;
-    }
+fn keep(to: u32, x: vec4<f32>) {
+    let h = half4(x);
+    now[to] = h.x;
+    now[to + 1u] = h.y;
+    now[to + 2u] = h.z;
+    now[to + 3u] = h.w;
 }
-fn load_dy(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 32u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(dy[min(row0 + row, run.n_tokens - 1u) * LDQ + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        dy_now[to] = h.x;
-        dy_now[to + 1u] = h.y;
-        dy_now[to + 2u] = h.z;
-        dy_now[to + 3u] = h.w;
-    }
+
+// A thread's shares of 32 rows of a head: of 512 vec4s, at most.
+fn place(lane: u32, i: u32) -> u32 { return min(lane + 256u * i, ROWS * HD4 - 1u); }
+fn row_at(lane: u32, i: u32, row0: u32, head: u32) -> u32 {
+    let at = place(lane, i);
+    return min(row0 + at / HD4, run.n_tokens - 1u) * LDQ + head * HD4 + at % HD4;
 }
-fn load_k(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(k[min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        k_now[to] = h.x;
-        k_now[to + 1u] = h.y;
-        k_now[to + 2u] = h.z;
-        k_now[to + 3u] = h.w;
-    }
+fn to_of(lane: u32, i: u32) -> u32 {
+    let at = place(lane, i);
+    return at / HD4 * NEXT + at % HD4 * 4u;
 }
-fn load_v(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(v[min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        v_now[to] = h.x;
-        v_now[to + 1u] = h.y;
-        v_now[to + 2u] = h.z;
-        v_now[to + 3u] = h.w;
-    }
+fn kv_at(i: u32, key0: u32, kv_head: u32) -> u32 {
+    return min(key0 + i / HD4, run.n_tokens - 1u) * LDK + kv_head * HD4 + i % HD4;
+}
+
+// The subgroup's keys, or values, as columns.
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn own_16(own: u32, d: u32) -> Right {
+    return subgroupMatrixLoad<Right>(&now, own * NEXT + d, true, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn rows_16(at: u32) -> Left {
+    return subgroupMatrixLoad<Left>(&now, at, false, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn weights_16(at: u32) -> Left {
+    return subgroupMatrixLoad<Left>(&now, at, true, P_NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn show(row: u32, column: u32, s: Sums) {
+    subgroupMatrixStore(&s_now, row * S_NEXT + column, s, false, S_NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn add(l: Left, r: Right, s: Sums) -> Sums {
@@ -87,25 +84,77 @@ fn add(l: Left, r: Right, s: Sums) -> Sums {
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn q_16(row: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&q_now, row * NEXT + d, false, NEXT);
+    return subgroupMatrixLoad<Right>(&now, row * NEXT + d, false, NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn dy_16(row: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&dy_now, row * NEXT + d, false, NEXT);
+    return subgroupMatrixLoad<Right>(&now, DY_AT + row * NEXT + d, false, NEXT);
+}
+
+// Which of its 16 numbers a thread takes first depends on it, so that few meet in a bank.
+fn columns4(lane: u32, i: u32) -> vec4<u32> {
+    return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 2u % 4u) % vec4(16u);
+}
+fn shown4(lane: u32, o: vec4<u32>) -> vec4<f32> {
+    let at = lane / 8u * S_NEXT + lane % 8u * 16u;
+    return vec4(s_now[at + o.x], s_now[at + o.y], s_now[at + o.z], s_now[at + o.w]);
+}
+fn keep4(to: u32, o: vec4<u32>, x: vec4<f32>) {
+    let h = half4(x);
+    now[to + o.x] = h.x;
+    now[to + o.y] = h.y;
+    now[to + o.z] = h.z;
+    now[to + o.w] = h.w;
+}
+// Weights of four keys, of which the query sees those from seen.x to before seen.y, counted from
+// the thread's first.
+fn weights4(lane: u32, i: u32, seen: vec2<i32>, log_sum: f32) -> vec4<f32> {
+    let o = columns4(lane, i);
+    let j = vec4<i32>(o);
+    let is_seen = (j >= vec4(seen.x)) & (j < vec4(seen.y));
+    let log = clamp(LOG_SCALE * shown4(lane, o) - log_sum, vec4(-126.0), vec4(0.0));
+    let p = select(vec4(0.0), exp2(log), is_seen);
+    keep4(P_AT + lane / 8u * P_NEXT + lane % 8u * 16u, o, p);
+    return p;
+}
+fn keep_ds(lane: u32, i: u32, p: vec4<f32>, delta: f32) {
+    let o = columns4(lane, i);
+    let ds = p * (shown4(lane, o) - delta) * SCALE;
+    keep4(DS_AT + lane / 8u * P_NEXT + lane % 8u * 16u, o, ds);
 }
 
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
-@compute @workgroup_size(128)
+@compute @workgroup_size(256)
 fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
                      @builtin(local_invocation_index) lane: u32) {
-    let key0 = group.x * 64u;
+    let key0 = group.x * 128u;
     let kv_head = group.y;
     let own = lane / 32u * 16u; // the subgroup's keys
-    let side = lane % 4u;
-    let last = min(key0 + 64u, run.n_tokens) - 1u;
+    let last = min(key0 + 128u, run.n_tokens) - 1u;
     let end = spans[last].y;
-    load_k(lane, key0, kv_head);
-    load_v(lane, key0, kv_head);
+    for (var i = lane; i < 128u * HD4; i += 256u) {
+        keep(i / HD4 * NEXT + i % HD4 * 4u, k[kv_at(i, key0, kv_head)]);
+    }
+    workgroupBarrier();
+    let a0 = own_16(own, 0u); // keys
+    var a1 = Right();
+    var a2 = Right();
+    var a3 = Right();
+    if (HEAD_DIM > 16u) { a1 = own_16(own, 16u); }
+    if (HEAD_DIM > 32u) { a2 = own_16(own, 32u); }
+    if (HEAD_DIM > 48u) { a3 = own_16(own, 48u); }
+    workgroupBarrier();
+    for (var i = lane; i < 128u * HD4; i += 256u) {
+        keep(i / HD4 * NEXT + i % HD4 * 4u, v[kv_at(i, key0, kv_head)]);
+    }
+    workgroupBarrier();
+    let b0 = own_16(own, 0u); // values
+    var b1 = Right();
+    var b2 = Right();
+    var b3 = Right();
+    if (HEAD_DIM > 16u) { b1 = own_16(own, 16u); }
+    if (HEAD_DIM > 32u) { b2 = own_16(own, 32u); }
+    if (HEAD_DIM > 48u) { b3 = own_16(own, 48u); }
     var k0 = Sums();
     var k1 = Sums();
     var k2 = Sums();
@@ -115,56 +164,68 @@ fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
     var v2 = Sums();
     var v3 = Sums();
     for (var head = kv_head * GROUP; head < (kv_head + 1u) * GROUP; head++) {
-        for (var row0 = key0; row0 < end; row0 += 32u) {
+        var q0 = q[row_at(lane, 0u, key0, head)];
+        var q1 = q[row_at(lane, 1u, key0, head)];
+        var e0 = dy[row_at(lane, 0u, key0, head)];
+        var e1 = dy[row_at(lane, 1u, key0, head)];
+        for (var row0 = key0; row0 < end; row0 += ROWS) {
+            workgroupBarrier(); // the values, or the last queries, have been used
+            keep(to_of(lane, 0u), q0);
+            keep(to_of(lane, 1u), q1);
+            keep(DY_AT + to_of(lane, 0u), e0);
+            keep(DY_AT + to_of(lane, 1u), e1);
             workgroupBarrier();
-            load_q(lane, row0, head);
-            load_dy(lane, row0, head);
-            workgroupBarrier();
-            var s0 = Sums();
-            var s1 = Sums();
-            var d0 = Sums();
-            var d1 = Sums();
-            for (var d = 0u; d < HEAD_DIM; d += 16u) {
-                let b = subgroupMatrixLoad<Right>(&k_now, own * NEXT + d, true, NEXT);
-                let a0 = subgroupMatrixLoad<Left>(&q_now, d, false, NEXT);
-                s0 = subgroupMatrixMultiplyAccumulate(a0, b, s0);
-                let a1 = subgroupMatrixLoad<Left>(&q_now, 16u * NEXT + d, false, NEXT);
-                s1 = subgroupMatrixMultiplyAccumulate(a1, b, s1);
-                let c = subgroupMatrixLoad<Right>(&v_now, own * NEXT + d, true, NEXT);
-                let e0 = subgroupMatrixLoad<Left>(&dy_now, d, false, NEXT);
-                d0 = subgroupMatrixMultiplyAccumulate(e0, c, d0);
-                let e1 = subgroupMatrixLoad<Left>(&dy_now, 16u * NEXT + d, false, NEXT);
-                d1 = subgroupMatrixMultiplyAccumulate(e1, c, d1);
+            q0 = q[row_at(lane, 0u, row0 + ROWS, head)];
+            q1 = q[row_at(lane, 1u, row0 + ROWS, head)];
+            e0 = dy[row_at(lane, 0u, row0 + ROWS, head)];
+            e1 = dy[row_at(lane, 1u, row0 + ROWS, head)];
+            var s0 = add(rows_16(0u), a0, Sums());
+            var s1 = add(rows_16(16u * NEXT), a0, Sums());
+            var d0 = add(rows_16(DY_AT), b0, Sums());
+            var d1 = add(rows_16(DY_AT + 16u * NEXT), b0, Sums());
+            if (HEAD_DIM > 16u) {
+                s0 = add(rows_16(16u), a1, s0);
+                s1 = add(rows_16(16u * NEXT + 16u), a1, s1);
+                d0 = add(rows_16(DY_AT + 16u), b1, d0);
+                d1 = add(rows_16(DY_AT + 16u * NEXT + 16u), b1, d1);
             }
-            subgroupMatrixStore(&s_now, own, s0, false, S_NEXT);
-            subgroupMatrixStore(&s_now, 16u * S_NEXT + own, s1, false, S_NEXT);
+            if (HEAD_DIM > 32u) {
+                s0 = add(rows_16(32u), a2, s0);
+                s1 = add(rows_16(16u * NEXT + 32u), a2, s1);
+                d0 = add(rows_16(DY_AT + 32u), b2, d0);
+                d1 = add(rows_16(DY_AT + 16u * NEXT + 32u), b2, d1);
+            }
+            if (HEAD_DIM > 48u) {
+                s0 = add(rows_16(48u), a3, s0);
+                s1 = add(rows_16(16u * NEXT + 48u), a3, s1);
+                d0 = add(rows_16(DY_AT + 48u), b3, d0);
+                d1 = add(rows_16(DY_AT + 16u * NEXT + 48u), b3, d1);
+            }
+            show(0u, own, s0);
+            show(16u, own, s1);
             workgroupBarrier();
-            let row = row0 + lane / 4u;
+            let row = row0 + lane / 8u;
             let known = min(row, run.n_tokens - 1u);
             let stat = stats[known * N_HEADS + head];
-            let start = spans[known].x;
-            for (var i = 0u; i < 16u; i++) {
-                let j = 16u * side + (i + side) % 16u;
-                var p = 0.0;
-                if (key0 + j <= row && key0 + j >= start && row < run.n_tokens) {
-                    p = exp(clamp(s_now[lane / 4u * S_NEXT + j] * SCALE - stat.x, -87.0, 0.0));
-                }
-                p_now[lane / 4u * P_NEXT + j] = f16(p);
-            }
+            let at = i32(key0 + lane % 8u * 16u);
+            let seen = vec2(i32(spans[known].x) - at, select(0, i32(row) + 1 - at, row == known));
+            let log_sum = stat.x * 1.44269504;
+            let p0 = weights4(lane, 0u, seen, log_sum);
+            let p1 = weights4(lane, 4u, seen, log_sum);
+            let p2 = weights4(lane, 8u, seen, log_sum);
+            let p3 = weights4(lane, 12u, seen, log_sum);
             workgroupBarrier();
-            subgroupMatrixStore(&s_now, own, d0, false, S_NEXT);
-            subgroupMatrixStore(&s_now, 16u * S_NEXT + own, d1, false, S_NEXT);
+            show(0u, own, d0);
+            show(16u, own, d1);
             workgroupBarrier();
-            for (var i = 0u; i < 16u; i++) {
-                let j = 16u * side + (i + side) % 16u;
-                let p = f32(p_now[lane / 4u * P_NEXT + j]);
-                ds_now[lane / 4u * P_NEXT + j] =
-                    f16(p * (s_now[lane / 4u * S_NEXT + j] - stat.y) * SCALE);
-            }
+            keep_ds(lane, 0u, p0, stat.y);
+            keep_ds(lane, 4u, p1, stat.y);
+            keep_ds(lane, 8u, p2, stat.y);
+            keep_ds(lane, 12u, p3, stat.y);
             workgroupBarrier();
-            for (var j = 0u; j < 32u; j += 16u) {
-                let p = subgroupMatrixLoad<Left>(&p_now, j * P_NEXT + own, true, P_NEXT);
-                let ds = subgroupMatrixLoad<Left>(&ds_now, j * P_NEXT + own, true, P_NEXT);
+            for (var j = 0u; j < ROWS; j += 16u) {
+                let p = weights_16(P_AT + j * P_NEXT + own);
+                let ds = weights_16(DS_AT + j * P_NEXT + own);
                 v0 = add(p, dy_16(j, 0u), v0);
                 if (HEAD_DIM > 16u) { v1 = add(p, dy_16(j, 16u), v1); }
                 if (HEAD_DIM > 32u) { v2 = add(p, dy_16(j, 32u), v2); }

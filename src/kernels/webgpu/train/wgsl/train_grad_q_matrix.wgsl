@@ -1,6 +1,6 @@
 // dq of attention by the matrix units: the formulas of train_attention_grad.wgsl, the layouts of
-// train_attention_matrix.wgsl. 64 queries a workgroup, 32 keys at a time; scores and then dP go
-// through the same memory. Grid: (T / 64, heads).
+// train_attention_matrix.wgsl. 128 queries a workgroup, 32 keys at a time; scores and then dP go
+// through the same memory. Grid: (T / 128, heads).
 override HEAD_DIM: u32; // a multiple of 16, at most 64
 override N_HEADS: u32;
 override GROUP: u32; // query heads that share a key head
@@ -10,6 +10,7 @@ override LDK: u32;   // of k and v
 override LDS: u32;   // floats of a row of log sums
 override HD4: u32 = HEAD_DIM / 4u;
 override NEXT: u32 = HEAD_DIM + 8u; // halves from row to row: the eight more spare the banks
+override LOG_SCALE: f32 = SCALE * 1.44269504;
 
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
@@ -23,141 +24,217 @@ alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
+const KEYS = 32u;
+const V_AT = 2304u; // KEYS rows of 72 halves
+const P_AT = 4608u;
 const S_NEXT = 36u;
 const P_NEXT = 40u;
-var<workgroup> q_now: array<f16, 64u * 72u>;
-var<workgroup> dy_now: array<f16, 64u * 72u>;
-var<workgroup> k_now: array<f16, 32u * 72u>;
-var<workgroup> v_now: array<f16, 32u * 72u>;
-var<workgroup> s_now: array<f32, 64u * S_NEXT>;
-var<workgroup> p_now: array<f16, 64u * P_NEXT>; // P, then dS
+// [key][dimension], [key][dimension] of values, [query][key] of dS; first the queries, then dy.
+var<workgroup> now: array<f16, 9728>;
+var<workgroup> s_now: array<f32, 4608>; // [query][key]
 
-fn half4(v: vec4<f32>) -> vec4<f16> {
-    return vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
+fn half4(x: vec4<f32>) -> vec4<f16> {
+    return vec4<f16>(clamp(x, vec4(-65504.0), vec4(65504.0)));
 }
-fn load_q(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(q[min(row0 + row, run.n_tokens - 1u) * LDQ + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        q_now[to] = h.x;
-        q_now[to + 1u] = h.y;
-        q_now[to + 2u] = h.z;
-        q_now[to + 3u] = h.w;
-    }
+fn keep(to: u32, x: vec4<f32>) {
+    let h = half4(x);
+    now[to] = h.x;
+    now[to + 1u] = h.y;
+    now[to + 2u] = h.z;
+    now[to + 3u] = h.w;
 }
-fn load_dy(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 64u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(dy[min(row0 + row, run.n_tokens - 1u) * LDQ + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        dy_now[to] = h.x;
-        dy_now[to + 1u] = h.y;
-        dy_now[to + 2u] = h.z;
-        dy_now[to + 3u] = h.w;
-    }
+
+// A thread's shares of the keys, or values: the 512 vec4s of 32 rows of 64, at most.
+fn place(lane: u32, i: u32) -> u32 { return min(lane + 256u * i, KEYS * HD4 - 1u); }
+fn row_at(lane: u32, i: u32, row0: u32, kv_head: u32) -> u32 {
+    let at = place(lane, i);
+    return min(row0 + at / HD4, run.n_tokens - 1u) * LDK + kv_head * HD4 + at % HD4;
 }
-fn load_k(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 32u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(k[min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        k_now[to] = h.x;
-        k_now[to + 1u] = h.y;
-        k_now[to + 2u] = h.z;
-        k_now[to + 3u] = h.w;
-    }
-}
-fn load_v(lane: u32, row0: u32, head: u32) {
-    for (var i = lane; i < 32u * HD4; i += 128u) {
-        let row = i / HD4;
-        let h = half4(v[min(row0 + row, run.n_tokens - 1u) * LDK + head * HD4 + i % HD4]);
-        let to = row * NEXT + i % HD4 * 4u;
-        v_now[to] = h.x;
-        v_now[to + 1u] = h.y;
-        v_now[to + 2u] = h.z;
-        v_now[to + 3u] = h.w;
-    }
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn piece(row: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&k_now, row * NEXT + d, false, NEXT);
+fn to_of(lane: u32, i: u32) -> u32 {
+    let at = place(lane, i);
+    return at / HD4 * NEXT + at % HD4 * 4u;
 }
 
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
-@compute @workgroup_size(128)
+fn left_16(at: u32, next: u32) -> Left {
+    return subgroupMatrixLoad<Left>(&now, at, false, next);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn keys_16(key: u32, d: u32) -> Right {
+    return subgroupMatrixLoad<Right>(&now, key * NEXT + d, true, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn values_16(key: u32, d: u32) -> Right {
+    return subgroupMatrixLoad<Right>(&now, V_AT + key * NEXT + d, true, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn rows_16(key: u32, d: u32) -> Right {
+    return subgroupMatrixLoad<Right>(&now, key * NEXT + d, false, NEXT);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn add(l: Left, r: Right, s: Sums) -> Sums {
+    return subgroupMatrixMultiplyAccumulate(l, r, s);
+}
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+fn show(own: u32, column: u32, s: Sums) {
+    subgroupMatrixStore(&s_now, own * S_NEXT + column, s, false, S_NEXT);
+}
+// Two threads share a row, 16 numbers each. Which of them a thread takes first depends on the row,
+// so that no two threads meet in a bank.
+fn columns4(lane: u32, i: u32) -> vec4<u32> {
+    return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 8u) % vec4(16u);
+}
+
+fn shown4(lane: u32, o: vec4<u32>) -> vec4<f32> {
+    let at = lane / 2u * S_NEXT + lane % 2u * 16u;
+    return vec4(s_now[at + o.x], s_now[at + o.y], s_now[at + o.z], s_now[at + o.w]);
+}
+// Weights of four keys, of which the row sees those from seen.x to before seen.y, counted from the
+// thread's first.
+fn weights4(lane: u32, i: u32, seen: vec2<i32>, log_sum: f32) -> vec4<f32> {
+    let o = columns4(lane, i);
+    let j = vec4<i32>(o);
+    let is_seen = (j >= vec4(seen.x)) & (j < vec4(seen.y));
+    let log = clamp(LOG_SCALE * shown4(lane, o) - log_sum, vec4(-126.0), vec4(0.0));
+    return select(vec4(0.0), exp2(log), is_seen);
+}
+fn keep_ds(lane: u32, i: u32, p: vec4<f32>, delta: f32) {
+    let o = columns4(lane, i);
+    let to = P_AT + lane / 2u * P_NEXT + lane % 2u * 16u;
+    let ds = half4(p * (shown4(lane, o) - delta) * SCALE);
+    now[to + o.x] = ds.x;
+    now[to + o.y] = ds.y;
+    now[to + o.z] = ds.z;
+    now[to + o.w] = ds.w;
+}
+
+fn write_32(lane: u32, column0: u32, row0: u32, head: u32) {
+    let row = row0 + lane / 2u;
+    let to = row * LDQ * 4u + head * HEAD_DIM + column0;
+    for (var i = 0u; i < 16u; i++) {
+        let j = lane % 2u * 16u + (i + lane / 8u) % 16u;
+        if (row < run.n_tokens && column0 + j < HEAD_DIM) {
+            dq[to + j] = s_now[lane / 2u * S_NEXT + j];
+        }
+    }
+}
+
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+@compute @workgroup_size(256)
 fn attention_grad_q(@builtin(workgroup_id) group: vec3<u32>,
                     @builtin(local_invocation_index) lane: u32) {
-    let row0 = group.x * 64u;
+    let row0 = group.x * 128u;
     let head = group.y;
     let own = lane / 32u * 16u;
-    let side = lane % 2u;
     let row = row0 + lane / 2u;
-    let last = min(row0 + 64u, run.n_tokens) - 1u;
+    let last = min(row0 + 128u, run.n_tokens) - 1u;
     let start = spans[min(row, last)].x;
     let stat = stats[min(row, last) * N_HEADS + head];
+    let log_sum = stat.x * 1.44269504;
     let first_key = spans[row0].x;
-    let turn = side + lane / 16u % 2u * 2u;
-    load_q(lane, row0, head);
-    load_dy(lane, row0, head);
+    let kv_head = head / GROUP;
+    for (var i = lane; i < 128u * HD4; i += 256u) {
+        let r = min(row0 + i / HD4, run.n_tokens - 1u);
+        keep(i / HD4 * NEXT + i % HD4 * 4u, q[r * LDQ + head * HD4 + i % HD4]);
+    }
+    var k0 = k[row_at(lane, 0u, first_key, kv_head)];
+    var k1 = k[row_at(lane, 1u, first_key, kv_head)];
+    var v0 = v[row_at(lane, 0u, first_key, kv_head)];
+    var v1 = v[row_at(lane, 1u, first_key, kv_head)];
+    workgroupBarrier();
+    let q0 = left_16(own * NEXT, NEXT);
+    var q1 = Left();
+    var q2 = Left();
+    var q3 = Left();
+    if (HEAD_DIM > 16u) { q1 = left_16(own * NEXT + 16u, NEXT); }
+    if (HEAD_DIM > 32u) { q2 = left_16(own * NEXT + 32u, NEXT); }
+    if (HEAD_DIM > 48u) { q3 = left_16(own * NEXT + 48u, NEXT); }
+    workgroupBarrier();
+    for (var i = lane; i < 128u * HD4; i += 256u) {
+        let r = min(row0 + i / HD4, run.n_tokens - 1u);
+        keep(i / HD4 * NEXT + i % HD4 * 4u, dy[r * LDQ + head * HD4 + i % HD4]);
+    }
+    workgroupBarrier();
+    let e0 = left_16(own * NEXT, NEXT);
+    var e1 = Left();
+    var e2 = Left();
+    var e3 = Left();
+    if (HEAD_DIM > 16u) { e1 = left_16(own * NEXT + 16u, NEXT); }
+    if (HEAD_DIM > 32u) { e2 = left_16(own * NEXT + 32u, NEXT); }
+    if (HEAD_DIM > 48u) { e3 = left_16(own * NEXT + 48u, NEXT); }
     var o0 = Sums();
     var o1 = Sums();
     var o2 = Sums();
     var o3 = Sums();
-    for (var key0 = first_key; key0 <= last; key0 += 32u) {
+    for (var key0 = first_key; key0 <= last; key0 += KEYS) {
+        workgroupBarrier(); // dy, or the last keys, have been used
+        keep(to_of(lane, 0u), k0);
+        keep(to_of(lane, 1u), k1);
+        keep(V_AT + to_of(lane, 0u), v0);
+        keep(V_AT + to_of(lane, 1u), v1);
         workgroupBarrier();
-        load_k(lane, key0, head / GROUP);
-        load_v(lane, key0, head / GROUP);
-        workgroupBarrier();
-        var s0 = Sums();
-        var s1 = Sums();
-        var d0 = Sums();
-        var d1 = Sums();
-        for (var d = 0u; d < HEAD_DIM; d += 16u) {
-            let a = subgroupMatrixLoad<Left>(&q_now, own * NEXT + d, false, NEXT);
-            let b0 = subgroupMatrixLoad<Right>(&k_now, d, true, NEXT);
-            s0 = subgroupMatrixMultiplyAccumulate(a, b0, s0);
-            let b1 = subgroupMatrixLoad<Right>(&k_now, 16u * NEXT + d, true, NEXT);
-            s1 = subgroupMatrixMultiplyAccumulate(a, b1, s1);
-            let da = subgroupMatrixLoad<Left>(&dy_now, own * NEXT + d, false, NEXT);
-            let c0 = subgroupMatrixLoad<Right>(&v_now, d, true, NEXT);
-            d0 = subgroupMatrixMultiplyAccumulate(da, c0, d0);
-            let c1 = subgroupMatrixLoad<Right>(&v_now, 16u * NEXT + d, true, NEXT);
-            d1 = subgroupMatrixMultiplyAccumulate(da, c1, d1);
+        k0 = k[row_at(lane, 0u, key0 + KEYS, kv_head)];
+        k1 = k[row_at(lane, 1u, key0 + KEYS, kv_head)];
+        v0 = v[row_at(lane, 0u, key0 + KEYS, kv_head)];
+        v1 = v[row_at(lane, 1u, key0 + KEYS, kv_head)];
+        var s0 = add(q0, keys_16(0u, 0u), Sums());
+        var s1 = add(q0, keys_16(16u, 0u), Sums());
+        var d0 = add(e0, values_16(0u, 0u), Sums());
+        var d1 = add(e0, values_16(16u, 0u), Sums());
+        if (HEAD_DIM > 16u) {
+            s0 = add(q1, keys_16(0u, 16u), s0);
+            s1 = add(q1, keys_16(16u, 16u), s1);
+            d0 = add(e1, values_16(0u, 16u), d0);
+            d1 = add(e1, values_16(16u, 16u), d1);
         }
-        subgroupMatrixStore(&s_now, own * S_NEXT, s0, false, S_NEXT);
-        subgroupMatrixStore(&s_now, own * S_NEXT + 16u, s1, false, S_NEXT);
-        workgroupBarrier();
-        for (var i = 0u; i < 16u; i++) {
-            let j = 16u * side + (i + turn) % 16u;
-            var p = 0.0;
-            if (key0 + j <= row && key0 + j >= start) {
-                p = exp(clamp(s_now[lane / 2u * S_NEXT + j] * SCALE - stat.x, -87.0, 0.0));
-            }
-            p_now[lane / 2u * P_NEXT + j] = f16(p);
+        if (HEAD_DIM > 32u) {
+            s0 = add(q2, keys_16(0u, 32u), s0);
+            s1 = add(q2, keys_16(16u, 32u), s1);
+            d0 = add(e2, values_16(0u, 32u), d0);
+            d1 = add(e2, values_16(16u, 32u), d1);
         }
-        workgroupBarrier();
-        subgroupMatrixStore(&s_now, own * S_NEXT, d0, false, S_NEXT);
-        subgroupMatrixStore(&s_now, own * S_NEXT + 16u, d1, false, S_NEXT);
-        workgroupBarrier();
-        for (var i = 0u; i < 16u; i++) {
-            let j = 16u * side + (i + turn) % 16u;
-            let p = f32(p_now[lane / 2u * P_NEXT + j]);
-            p_now[lane / 2u * P_NEXT + j] =
-                f16(p * (s_now[lane / 2u * S_NEXT + j] - stat.y) * SCALE);
+        if (HEAD_DIM > 48u) {
+            s0 = add(q3, keys_16(0u, 48u), s0);
+            s1 = add(q3, keys_16(16u, 48u), s1);
+            d0 = add(e3, values_16(0u, 48u), d0);
+            d1 = add(e3, values_16(16u, 48u), d1);
         }
+        show(own, 0u, s0);
+        show(own, 16u, s1);
         workgroupBarrier();
-        for (var j = 0u; j < 32u; j += 16u) {
-            let ds = subgroupMatrixLoad<Left>(&p_now, own * P_NEXT + j, false, P_NEXT);
-            o0 = subgroupMatrixMultiplyAccumulate(ds, piece(j, 0u), o0);
-            if (HEAD_DIM > 16u) { o1 = subgroupMatrixMultiplyAccumulate(ds, piece(j, 16u), o1); }
-            if (HEAD_DIM > 32u) { o2 = subgroupMatrixMultiplyAccumulate(ds, piece(j, 32u), o2); }
-            if (HEAD_DIM > 48u) { o3 = subgroupMatrixMultiplyAccumulate(ds, piece(j, 48u), o3); }
+        let at = i32(key0 + lane % 2u * 16u);
+        let seen = vec2(i32(start) - at, i32(row) + 1 - at);
+        let p0 = weights4(lane, 0u, seen, log_sum);
+        let p1 = weights4(lane, 4u, seen, log_sum);
+        let p2 = weights4(lane, 8u, seen, log_sum);
+        let p3 = weights4(lane, 12u, seen, log_sum);
+        workgroupBarrier();
+        show(own, 0u, d0);
+        show(own, 16u, d1);
+        workgroupBarrier();
+        keep_ds(lane, 0u, p0, stat.y);
+        keep_ds(lane, 4u, p1, stat.y);
+        keep_ds(lane, 8u, p2, stat.y);
+        keep_ds(lane, 12u, p3, stat.y);
+        workgroupBarrier();
+        for (var j = 0u; j < KEYS; j += 16u) {
+            let ds = left_16(P_AT + own * P_NEXT + j, P_NEXT);
+            o0 = add(ds, rows_16(j, 0u), o0);
+            if (HEAD_DIM > 16u) { o1 = add(ds, rows_16(j, 16u), o1); }
+            if (HEAD_DIM > 32u) { o2 = add(ds, rows_16(j, 32u), o2); }
+            if (HEAD_DIM > 48u) { o3 = add(ds, rows_16(j, 48u), o3); }
         }
     }
-    let to = (row0 + own) * LDQ * 4u + head * HEAD_DIM;
-    subgroupMatrixStore(&dq, to + 0u, o0, false, LDQ * 4u);
-    if (HEAD_DIM > 16u) { subgroupMatrixStore(&dq, to + 16u, o1, false, LDQ * 4u); }
-    if (HEAD_DIM > 32u) { subgroupMatrixStore(&dq, to + 32u, o2, false, LDQ * 4u); }
-    if (HEAD_DIM > 48u) { subgroupMatrixStore(&dq, to + 48u, o3, false, LDQ * 4u); }
+    workgroupBarrier();
+    show(own, 0u, o0);
+    show(own, 16u, o1);
+    workgroupBarrier();
+    write_32(lane, 0u, row0, head);
+    if (HEAD_DIM > 32u) {
+        workgroupBarrier();
+        show(own, 0u, o2);
+        show(own, 16u, o3);
+        workgroupBarrier();
+        write_32(lane, 32u, row0, head);
+    }
 }
