@@ -100,7 +100,7 @@ struct tern_device {
     bool subgroups;            // of 32 threads
     bool packed_dot;           // dot4I8Packed
     bool matrix;               // units that multiply int8 by 16 x 16 x 32
-    bool matrix_half;          // halves by 16 x 16 x 16, added up as floats; only on request
+    bool matrix_half;          // halves by 16 x 16 x 16, added up as floats
     bool timestamps;           // of compute passes
     bool checks;               // WebGPU validates every call and index
     bool software;             // the adapter runs on this processor
@@ -153,13 +153,11 @@ void gpu_library_close(wgpu_api *api);
 
 // Opening a device: begin, then poll until *done; neither waits. After a failure the device can
 // only be closed, which at any time cancels unfinished work. desc: NULL is allowed, else it must
-// live until then. halves: use matrix units for halves, if there are any.
-tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                             tern_error *err);
+// live until then.
+tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, tern_error *err);
 tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err);
 // Opens a device, and waits for it.
-tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                           tern_error *err);
+tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, tern_error *err);
 tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, tern_error *err);
 void gpu_device_close(tern_device *d);
 // Finds d->group, trying from the size with index `first` on: begin, then poll until *done or a
@@ -299,8 +297,15 @@ struct tern_weight {
 #define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; halved for each doubling
 #define GPU_PROMPT_DIMS    256
 #define GPU_PROMPT_BYTES   28672
-#define GPU_HEAD_DIM_MAX   512
-#define GPU_BLOCK_COLS     64
+// For attention_prompt_matrix.wgsl.
+#define GPU_ATTENTION_MATRIX_DIMS  128
+#define GPU_ATTENTION_MATRIX_BYTES 48144
+#define GPU_MATRIX_BATCH           2048
+#define GPU_TILE_SMALL             64
+#define GPU_TILE_LARGE             128
+#define GPU_TILE_LARGE_FROM        1024 // tokens of a batch: fewer have too few tiles
+#define GPU_HEAD_DIM_MAX           512
+#define GPU_BLOCK_COLS             64
 static inline int64_t gpu_blocks(int64_t n_cols) { return (n_cols + 63) / 64; }
 static inline uint64_t gpu_round(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 // For wide codes: groups of a block, words of their scales and minima, and the number that kernels
@@ -409,11 +414,15 @@ typedef enum gpu_phase {
 // others.
 typedef enum gpu_screening { GPU_SCREEN_ANY, GPU_SCREENED, GPU_UNSCREENED } gpu_screening;
 
+// Whether a dispatch is only for batches with tiles of GPU_TILE_LARGE, or only for others.
+typedef enum gpu_tiling { GPU_TILES_ANY, GPU_TILES_SMALL, GPU_TILES_LARGE } gpu_tiling;
+
 typedef enum gpu_cache { GPU_CACHE_F32, GPU_CACHE_F16, GPU_CACHE_Q8_0, GPU_CACHES } gpu_cache;
+#define GPU_ANY_CACHE ((1u << GPU_CACHES) - 1)
 
 typedef struct gpu_dispatch {
     gpu_pipeline what;
-    gpu_compiled *pipeline[GPU_CACHES]; // for the caches of gpu_plan_pipelines
+    gpu_compiled *pipeline[GPU_CACHES]; // for the caches of gpu_plan_pipelines; NULL: not for it
     gpu_binding bindings[GPU_BINDINGS]; // in the kernel's order, without the unused
     int n_bindings;
     uint32_t x; // workgroups
@@ -427,8 +436,9 @@ typedef struct gpu_dispatch {
     bool by_token;                   // workgroups in z: one for each token
     gpu_phase phase;
     gpu_screening screen;
-    bool uses_cache;
-    int32_t node; // the graph's node that it computes; of several, the last
+    gpu_tiling tiling;
+    uint32_t caches; // a bit for each gpu_cache that it reads; 0: it reads none
+    int32_t node;    // the graph's node that it computes; of several, the last
 } gpu_dispatch;
 
 // Up to this many bytes of a product times its tokens, each token uses the kernels for one token.
@@ -462,9 +472,10 @@ struct tern_plan {
     wgpu_buffer *constants; // [n_constants] numbers that kernels read, collected from weights
     size_t n_constants, constants_capacity;
     int64_t n_vocab;
-    int32_t chunk_rows; // of logits at a time
-    int32_t read_rows;  // of logits that the host reads at a time
-    int32_t tile_rows;  // of attention_prompt.wgsl; 0: not used
+    int32_t chunk_rows;            // of logits at a time
+    int32_t read_rows;             // of logits that the host reads at a time
+    int32_t tile_rows[GPU_CACHES]; // of attention of prompts; 0: not by tiles
+    uint32_t only_small;           // the gpu_caches without kernels for GPU_TILE_LARGE
     tern_page_layout layout;
     gpu_dispatch later;    // for GPU_MANY_STEPS, the last dispatch of node `later.node`; x 0: none
     bool makes_lists;      // of the greatest logits

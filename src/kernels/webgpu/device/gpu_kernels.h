@@ -113,6 +113,7 @@
 
 // Screened heads, matrix units, drafts of the device: not in browsers.
 #define GPU_NATIVE_KERNELS(ROW)                                                                    \
+    ROW(GPU_ATTENTION_MATRIX, "attention_prompt_matrix", "attention_prompt", "wrrw")               \
     ROW(GPU_WIDE_GEMM_MATRIX, "wide_gemm_matrix", "gemm", "rrrw")                                  \
     ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
     ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \

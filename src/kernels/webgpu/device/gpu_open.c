@@ -14,7 +14,7 @@
 
 typedef struct gpu_opening {
     const tern_webgpu_desc *desc;
-    bool halves, only_hardware;
+    bool only_hardware;
     enum { ASKED_ADAPTER, ASKED_DEVICE, TRYING } step;
     double asked;  // when the adapter or the device was asked for
     bool answered; // it has come, or a message why not
@@ -91,7 +91,7 @@ static tern_status ask_for_adapter(tern_device *d, tern_error *err) {
     wgpu_instance_desc desc = {.next = &toggles.chain};
     d->instance = d->api.CreateInstance(&desc);
     if (!d->instance) return tern_fail(err, TERN_ERR_DEVICE, "WebGPU did not start");
-    bool halves = o->halves && d->api.generation->tells_matrix_shapes;
+    bool halves = GPU_MAY_HAVE_MATRIX && d->api.generation->tells_matrix_shapes;
     wgpu_toggles more = {.chain.type = WGPU_CHAIN_TOGGLES, .n_enabled = 3, .enabled = enabled};
     wgpu_adapter_options options = {
         .next = halves ? &more.chain : NULL, .level = WGPU_LEVEL_CORE, .power = WGPU_POWER_HIGH};
@@ -145,7 +145,7 @@ static tern_status read_info(tern_device *d, tern_error *err) {
     if (tells) {
         bool may = d->subgroups && !d->opening->desc->no_matrix;
         d->matrix = may && has_matrix_shape(&configs, WGPU_MATRIX_I8, WGPU_MATRIX_I32, 32);
-        d->matrix_half = may && d->opening->halves && has_feature(d, WGPU_F16) &&
+        d->matrix_half = may && has_feature(d, WGPU_F16) &&
                          has_matrix_shape(&configs, WGPU_MATRIX_F16, WGPU_MATRIX_F32, 16);
         d->api.AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
     }
@@ -255,6 +255,7 @@ static void finish(tern_device *d) {
     for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < sizeof kernels / sizeof *kernels; i++)
         gpu_try_module(d, kernels[i], &d->matrix);
     if (GPU_MAY_HAVE_MATRIX) gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
+    if (GPU_MAY_HAVE_MATRIX) gpu_try_module(d, GPU_ATTENTION_MATRIX, &d->matrix_half);
     // Without instructions for them, products of bytes take longer than those of floats.
     if (gpu_has_matrix(d) || (d->packed_dot && !d->software))
         d->screen_bytes_min = GPU_SCREEN_BYTES;
@@ -304,8 +305,8 @@ static void shut(tern_device *d) {
     tern_free(d->slabs);
 }
 
-static tern_status begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                         bool only_hardware, tern_error *err) {
+static tern_status begin(tern_device **out, const tern_webgpu_desc *desc, bool only_hardware,
+                         tern_error *err) {
     static const tern_webgpu_desc defaults = {0};
     *out = NULL;
     tern_device *d = tern_alloc(TERN_MEM_GRAPH, sizeof *d);
@@ -314,7 +315,6 @@ static tern_status begin(tern_device **out, const tern_webgpu_desc *desc, bool h
     d->opening = tern_alloc(TERN_MEM_GRAPH, sizeof *d->opening);
     if (d->opening) {
         d->opening->desc = desc ? desc : &defaults;
-        d->opening->halves = halves;
         d->opening->only_hardware = only_hardware;
         status = ask_for_adapter(d, err);
     } else
@@ -326,9 +326,8 @@ static tern_status begin(tern_device **out, const tern_webgpu_desc *desc, bool h
     return status;
 }
 
-tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                             tern_error *err) {
-    return begin(out, desc, halves, false, err);
+tern_status gpu_device_begin(tern_device **out, const tern_webgpu_desc *desc, tern_error *err) {
+    return begin(out, desc, false, err);
 }
 
 static tern_status begin_again(tern_device *d, tern_error *err) {
@@ -356,9 +355,8 @@ tern_status gpu_device_poll(tern_device *d, bool *done, tern_error *err) {
     return status;
 }
 
-tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, bool halves,
-                           tern_error *err) {
-    TERN_TRY(gpu_device_begin(out, desc, halves, err));
+tern_status gpu_device_new(tern_device **out, const tern_webgpu_desc *desc, tern_error *err) {
+    TERN_TRY(gpu_device_begin(out, desc, err));
     tern_status status = TERN_OK;
     for (bool done = false; status == TERN_OK && !done;) status = gpu_device_poll(*out, &done, err);
     if (status == TERN_OK) return TERN_OK;
@@ -372,7 +370,7 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
     *out = NULL;
     if (chooses && !tern_gpu_may_be_here())
         return tern_fail(err, TERN_ERR_DEVICE, "this machine shows none");
-    TERN_TRY(begin(out, desc->webgpu, false, chooses, err));
+    TERN_TRY(begin(out, desc->webgpu, chooses, err));
     (*out)->precise = desc->precise;
     (*out)->n_threads = desc->n_threads;
     return TERN_OK;

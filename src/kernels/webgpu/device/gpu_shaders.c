@@ -57,6 +57,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"wide_gemv", {"wide_codes", "gemv"}},
         {"wide_token", {"wide_codes", "ternary_row", "ternary_tiles", "token"}},
 #if !defined(TERN_NO_TRAINING)
+        {"attention_prompt_matrix", {"cache", "attention_base"}},
         {"head_copy", {"float_rows", "head_bound"}},
         {"head_exact", {"float_rows", "float_dot", "head_bound"}},
         {"head_pick", {"head_bound"}},

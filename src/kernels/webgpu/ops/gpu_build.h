@@ -91,7 +91,7 @@ void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n);
 static inline void set_pages(const tern_plan *p, gpu_dispatch *d, tern_vid state) {
     set(d, "PAGE_GROUPS", p->layout.n_groups);
     set(d, "PAGE_GROUP", tern_page_group_of(&p->layout, &p->g->values[state]));
-    d->uses_cache = true;
+    d->caches = GPU_ANY_CACHE;
 }
 
 // Everything that writes or reads the logits runs only when they are wanted.

@@ -57,7 +57,7 @@ void gpu_set_attention(const tern_plan *p, gpu_dispatch *d, const tern_node *n) 
 
 static gpu_dispatch *add_attention(tern_plan *p, const tern_node *n, gpu_kernel kernel,
                                    uint32_t threads) {
-    bool tiles = kernel == GPU_ATTENTION_PROMPT;
+    bool tiles = kernel != GPU_ATTENTION;
     gpu_dispatch *d =
         add(p, kernel, (uint32_t)n->attention.n_heads, tiles ? GPU_ROWS_TILES : GPU_ROWS_TOKENS);
     set(d, "THREADS", threads);
@@ -68,6 +68,20 @@ static gpu_dispatch *add_attention(tern_plan *p, const tern_node *n, gpu_kernel 
     bind_value(p, d, n->out[0]);
     set_phase(p, d, n->out[0]);
     return d;
+}
+
+// One tiling serves all layers of a plan.
+static void take_tiles(tern_plan *p, uint32_t caches, int32_t rows) {
+    for (int c = 0; c < GPU_CACHES; c++)
+        if ((caches & 1u << c) && (p->tile_rows[c] == 0 || rows < p->tile_rows[c]))
+            p->tile_rows[c] = rows;
+}
+
+// Whether the matrix units can compute it, from a cache in f16.
+static bool takes_matrix(const tern_plan *p, int32_t head_dim) {
+    return GPU_MAY_HAVE_MATRIX && p->device->matrix_half && head_dim % 16 == 0 &&
+           head_dim <= GPU_ATTENTION_MATRIX_DIMS &&
+           p->device->workgroup_bytes_max >= GPU_ATTENTION_MATRIX_BYTES;
 }
 
 // Steps are a matter of latency: many threads a head. Prompts fill the device anyway.
@@ -86,8 +100,20 @@ tern_status gpu_op_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) 
         add_attention(p, n, GPU_ATTENTION, many)->kinds = GPU_PROMPTS;
         return TERN_OK;
     }
-    add_attention(p, n, GPU_ATTENTION_PROMPT, threads)->kinds = GPU_PROMPTS;
-    if (p->tile_rows == 0 || rows < p->tile_rows) p->tile_rows = rows;
+    uint32_t matrix = takes_matrix(p, n->attention.head_dim) ? 1u << GPU_CACHE_F16 : 0;
+    gpu_dispatch *d = add_attention(p, n, GPU_ATTENTION_PROMPT, threads);
+    d->kinds = GPU_PROMPTS;
+    d->caches &= ~matrix;
+    p->only_small |= d->caches;
+    take_tiles(p, d->caches, rows);
+    take_tiles(p, matrix, GPU_TILE_SMALL);
+    for (int large = 0; matrix && large < 2; large++) {
+        d = add_attention(p, n, GPU_ATTENTION_MATRIX,
+                          2 * (large ? GPU_TILE_LARGE : GPU_TILE_SMALL));
+        d->kinds = GPU_PROMPTS;
+        d->caches = matrix;
+        d->tiling = large ? GPU_TILES_LARGE : GPU_TILES_SMALL;
+    }
     return TERN_OK;
 }
 

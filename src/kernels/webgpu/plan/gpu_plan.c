@@ -172,13 +172,13 @@ static bool is_first(const tern_plan *p, const gpu_dispatch *d) {
 tern_status gpu_plan_pipelines(tern_plan *p, gpu_cache cache, bool all, tern_error *err) {
     for (size_t i = 0; i < p->n_dispatches; i++) {
         gpu_dispatch *d = &p->dispatches[i];
+        if (d->caches && !(d->caches & 1u << cache)) continue;
         if (!d->pipeline[cache]) {
             gpu_pipeline wanted = d->what;
-            if (d->uses_cache)
-                wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
+            if (d->caches) wanted.constants[wanted.n_constants++] = (gpu_constant){"CACHE", cache};
             TERN_TRY(gpu_pipeline_find(p->device, &wanted, &d->pipeline[cache], err));
         }
-        for (int k = 0; k < GPU_CACHES && !d->uses_cache; k++) d->pipeline[k] = d->pipeline[cache];
+        for (int k = 0; k < GPU_CACHES && !d->caches; k++) d->pipeline[k] = d->pipeline[cache];
         if (GPU_COMPILES_LATER || all || is_first(p, d))
             TERN_TRY(gpu_pipeline_begin(d->pipeline[cache], err));
     }

@@ -123,6 +123,8 @@ static bool is_of_kind(const gpu_request *b, const gpu_dispatch *step) {
 static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool body) {
     const gpu_request *b = &in->batch;
     if (!is_of_kind(b, step)) return false;
+    bool large = b->tile_rows == GPU_TILE_LARGE;
+    if (step->tiling && (step->tiling == GPU_TILES_LARGE) != large) return false;
     if (step->screen && (step->screen == GPU_SCREENED) != gpu_screens(in)) return false;
     gpu_results wanted = gpu_results_of(in);
     switch (step->phase) {
@@ -165,6 +167,7 @@ tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err) {
     for (size_t i = 0; i < p->n_dispatches; i++) {
         const gpu_dispatch *step = &p->dispatches[i];
         gpu_compiled *c = step->pipeline[in->cache];
+        if (!c) continue; // it is for other caches
         all &= c->handle != NULL;
         if (!is_alone || (is_of_kind(b, step) && may_have_rows(in, step)))
             TERN_TRY(find_pipeline(c, has, err));
@@ -260,9 +263,10 @@ void gpu_encode_copy(const tern_instance *in, gpu_encoding *e, wgpu_buffer from,
 // Whether the dispatch takes part.
 static bool encode(const tern_instance *in, gpu_encoding *e, size_t i, int32_t ahead, bool body) {
     const gpu_dispatch *step = &in->plan->dispatches[i];
+    const gpu_compiled *pipeline = step->pipeline[in->cache];
     uint32_t rows = rows_of(in, step, ahead);
-    if (rows == 0 || !takes_part(in, step, body)) return false;
-    if (!step->pipeline[in->cache]->handle) { // gpu_has_kernels has overlooked it
+    if (!pipeline || rows == 0 || !takes_part(in, step, body)) return false;
+    if (!pipeline->handle) { // gpu_has_kernels has overlooked it
         static const char none[] = "a kernel was not compiled";
         gpu_remember(in->plan->device, "", (wgpu_text){none, sizeof none - 1});
         return false;
@@ -271,8 +275,7 @@ static bool encode(const tern_instance *in, gpu_encoding *e, size_t i, int32_t a
         e->pass =
             gpu_profile_pass(in->profile, encoder_of(in, e), step->what.kernel, bytes_of(in, step));
     uint32_t z = step->by_token ? (uint32_t)in->batch.n_tokens : 1;
-    gpu_encode_dispatch(in, e, step->pipeline[in->cache]->handle, in->groups[e->step][i], step->x,
-                        rows, z);
+    gpu_encode_dispatch(in, e, pipeline->handle, in->groups[e->step][i], step->x, rows, z);
     return true;
 }
 

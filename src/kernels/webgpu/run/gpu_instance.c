@@ -218,7 +218,7 @@ static uint32_t made_for(const tern_instance *in, int32_t step) {
                                        : FOR_ONE;
 }
 static bool is_made_for(const tern_instance *in, const gpu_dispatch *d, uint32_t what) {
-    if (d->screen == GPU_SCREENED && !in->has_copy) return false;
+    if (!d->pipeline[in->cache] || (d->screen == GPU_SCREENED && !in->has_copy)) return false;
     switch (what) {
     case FOR_ONE: return (d->kinds & GPU_FEW_STEPS) && d->tokens_min <= 1;
     case FOR_FEW: return (d->kinds & GPU_FEW_STEPS) && d->tokens_max > 1;

@@ -84,7 +84,8 @@ typedef struct gpu_request {
     const tern_chunk *chunks;
     int32_t n_chunks;
     const int32_t *ids;
-    int32_t n_tokens, n_tiles;
+    int32_t n_tokens;
+    int32_t n_tiles, tile_rows;  // of attention
     const int32_t *outputs;      // rows that are wanted
     const int32_t *places;       // place of each output among the batch's
     const int32_t *input_places; // the batch's, for RoPE; or NULL

@@ -79,23 +79,34 @@ void gpu_order_go_to(tern_instance *in, int32_t chunk, int32_t id, int32_t outpu
     o->output = output;
 }
 
+static void cut_tiles(tern_instance *in) {
+    gpu_request *r = &in->batch;
+    int32_t each = in->plan->tile_rows[in->cache];
+    bool has_large = !(in->plan->only_small & 1u << in->cache);
+    if (each && has_large && r->n_tokens >= GPU_TILE_LARGE_FROM) each = GPU_TILE_LARGE;
+    r->tile_rows = each;
+    r->n_tiles = 0;
+    for (int32_t i = 0; each && i < r->n_chunks; i++)
+        r->n_tiles += (r->chunks[i].n_tokens + each - 1) / each;
+}
+
 bool gpu_order_next(tern_instance *in) {
     gpu_order *o = &in->order;
     gpu_request *r = &in->batch;
     if (o->chunk == o->n_chunks) return false;
     const tern_chunk *c = &o->chunks[o->chunk];
     bool prompts = is_prompt(c);
-    int32_t n = 0, each = in->plan->tile_rows ? in->plan->tile_rows : 1;
+    int32_t n = 0;
     r->chunks = c;
     r->origins = o->origins + o->chunk;
     r->ids = o->ids + o->id;
-    r->n_tokens = r->n_tiles = r->n_outputs = 0;
+    r->n_tokens = r->n_outputs = 0;
     for (; o->chunk + n < o->n_chunks && is_prompt(&c[n]) == prompts; n++) {
         if (!prompts && n > 0 && r->n_tokens + c[n].n_tokens > GPU_STEPS_ROWS) break;
         r->n_tokens += c[n].n_tokens;
-        r->n_tiles += (c[n].n_tokens + each - 1) / each;
     }
     r->n_chunks = n;
+    cut_tiles(in);
     r->kind = prompts ? GPU_PROMPTS : r->n_tokens <= GPU_FEW ? GPU_FEW_STEPS : GPU_MANY_STEPS;
     r->first_pos = c->first_pos;
     r->outputs = o->outputs + o->output;
@@ -176,7 +187,7 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
         size_t at = *n;
         TERN_TRY(gpu_table_pages(in, c->sequence, c->first_pos + c->n_tokens + ahead, n, err));
         put_rows(in->tables + begin, c, row, at - begin);
-        uint32_t *to = put_tiles(in->tables + tiles, c, row, in->plan->tile_rows);
+        uint32_t *to = put_tiles(in->tables + tiles, c, row, b->tile_rows);
         tiles = (size_t)(to - in->tables);
         row += c->n_tokens;
     }

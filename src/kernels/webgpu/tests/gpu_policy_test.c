@@ -23,7 +23,7 @@ static bool open_test_device(const gpu_play *play) {
     tern_error err = {0};
     desc = *gpu_webgpu(play);
     desc.group = -1;
-    tern_status status = gpu_device_new(&device, &desc, false, &err);
+    tern_status status = gpu_device_new(&device, &desc, &err);
     if (status != TERN_OK && !gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
     desc.group = 0;
     return status == TERN_OK;
@@ -221,7 +221,7 @@ TEST(gpu_policy_goes_on_after_a_loss) {
     snprintf(folder, sizeof folder, "%s", test_tmp("cache_of_a_weak_one"));
     tern_webgpu_desc weak = *gpu_webgpu(&(gpu_play){.dispatches_max = 4});
     weak.state_folder = folder;
-    tern_status status = gpu_device_new(&device, &weak, false, &err);
+    tern_status status = gpu_device_new(&device, &weak, &err);
     if (status != TERN_OK && !gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
     if (status != TERN_OK) return;
     CHECK(device->group == 4 && !device->lost);
@@ -229,7 +229,7 @@ TEST(gpu_policy_goes_on_after_a_loss) {
     gpu_device_close(device);
     device = NULL;
     weak.group = 1; // decides without looking
-    REQUIRE_OK(gpu_device_new(&device, &weak, false, &err), err);
+    REQUIRE_OK(gpu_device_new(&device, &weak, &err), err);
     CHECK(device->group == 1);
     gpu_device_close(device);
     device = NULL;
@@ -248,7 +248,7 @@ TEST(gpu_policy_survives_failing_allocations) {
     uint64_t n = 0;
     while (status == TERN_ERR_MEMORY && n < 1000) {
         tern_mem_fail_at(++n);
-        status = gpu_device_new(&device, &desc, false, &err);
+        status = gpu_device_new(&device, &desc, &err);
         tern_mem_fail_at(0);
         const char *path = state_path(folder);
         if (status == TERN_ERR_MEMORY) CHECK(!path[0] || holds(path, ""));

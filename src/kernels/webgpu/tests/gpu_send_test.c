@@ -12,7 +12,7 @@ static tern_device *open_holding(void) {
     tern_device *d = NULL;
     tern_webgpu_desc desc = *gpu_webgpu(&(gpu_play){.holds = true});
     desc.group = -1;
-    tern_status status = gpu_device_begin(&d, &desc, false, &err);
+    tern_status status = gpu_device_begin(&d, &desc, &err);
     for (bool done = false; status == TERN_OK && !done;) {
         gpu_play_answer();
         status = gpu_device_poll(d, &done, &err);

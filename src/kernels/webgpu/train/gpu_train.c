@@ -11,13 +11,13 @@ static tern_status gpu_train_open(tern_trainer_device **out, const tern_trainer_
     tern_trainer_device *d = tern_alloc(TERN_MEM_MISC, sizeof *d);
     if (!d) return tern_fail_memory(err, sizeof *d);
     d->piece_bytes = desc->piece_bytes;
-    tern_status status = gpu_device_new(&d->gpu, desc->webgpu, desc->bf16, err);
+    tern_status status = gpu_device_new(&d->gpu, desc->webgpu, err);
     if (status != TERN_OK) {
         tern_free(d);
         return status;
     }
     const char *how = "";
-    if (d->gpu->matrix_half) {
+    if (desc->bf16 && d->gpu->matrix_half) {
         d->rounds = gpu_train_rounding_works(d);
         how = d->rounds ? ", products of halves by matrix units"
                         : ", without its matrix units: they gave other results";
