@@ -204,8 +204,8 @@ typedef struct tern_model_desc {
     const char *device;             // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
     int n_threads;                  // 0: one per core
-    int n_batch; // prompt tokens per batch, 0: 512; for an encoder, which reads a text as a
-                 // whole: its context, at most 8192
+    int n_batch; // prompt tokens per batch, 0: 512, on a GPU with matrix units 2048; for an
+                 // encoder, which reads a text as a whole: its context, at most 8192
     tern_ternary_layout ternary;
     // Keep activations in float where weights are quantized in groups (Q4_K, Q2_0 ...); otherwise
     // they are rounded to int8 with one scale per 64 values. Slower. BitNet's own rounding stays.

@@ -212,12 +212,16 @@ typedef struct tern_weight_check {
     uint64_t wanted, found; // checksums
 } tern_weight_check;
 
+#define TERN_BATCH 512 // tokens of a prompt computed at once, where a device has no wish
+
 typedef struct tern_backend {
     const char *name;
     // In a chunk of up to this many tokens, each row has the same bits as alone; speculation may
     // compute that many together. Rows of longer chunks have the same bits whatever their lengths.
     int32_t n_same_bits;
     int32_t n_chunks_max; // of a batch
+    // Tokens of a prompt that an open device best computes at once: enough to fill it.
+    int32_t (*n_batch)(const tern_device *d);
     // Batches with one greedy token per sequence run faster if the sequences have this many more
     // positions reserved.
     int32_t n_ahead;

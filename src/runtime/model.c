@@ -9,7 +9,6 @@
 #include "base/use.h"
 #include "runtime/runtime.h"
 
-#define BATCH           512  // tokens computed at once, by default
 #define WHOLE_BATCH_MAX 8192 // the same for models that read a text as a whole
 
 const char *tern_version(void) { return "0.1.0"; }
@@ -21,6 +20,7 @@ struct tern_opening {
     tern_error failure;
     bool has_weights, has_graphs; // settled; lowered and fused
     bool waits;                   // the last poll read no weights
+    int n_batch;                  // as wanted; 0: what suits the device
     double began;
     tern_progress_fn on_progress;
     void *user;
@@ -202,11 +202,11 @@ static tern_status refuse_unread(const tern_model *m, tern_error *err) {
 }
 
 // Tokens computed at once. A text that is read as a whole must fit.
-static int32_t choose_batch(const tern_model *m, int wanted) {
+static int32_t choose_batch(const tern_model *m, int wanted, int32_t usual) {
     int64_t n = m->config.n_context < WHOLE_BATCH_MAX ? m->config.n_context : WHOLE_BATCH_MAX;
     if (m->config.n_batch_most > 0) return (int32_t)m->config.n_batch_most;
     if (wanted) return wanted;
-    return tern_model_reads_whole(m) && n > BATCH ? (int32_t)n : BATCH;
+    return tern_model_reads_whole(m) && n > usual ? (int32_t)n : usual;
 }
 
 // In an embedding decoder, the last token is the end token.
@@ -241,7 +241,7 @@ static tern_status open_parts(tern_model *m, const tern_model_desc *desc, tern_e
     if (desc->pooling != TERN_POOLING_NONE) pool_as(&m->config, desc->pooling);
     TERN_TRY_GOTO(open_text(m, desc, err));
     TERN_TRY_GOTO(build_graphs(m, err));
-    m->n_batch = choose_batch(m, desc->n_batch);
+    m->n_batch = choose_batch(m, desc->n_batch, TERN_BATCH);
     m->piece_work = TERN_PIECE_WORK;
     TERN_TRY_GOTO(tern_model_read_embedding(m, err));
     TERN_TRY_GOTO(add_adapters(m, desc, err));
@@ -314,6 +314,7 @@ static tern_status new_opening(tern_opening **out, const tern_model_desc *desc, 
     tern_opening *o = tern_alloc(TERN_MEM_GRAPH, sizeof *o);
     if (!o) return tern_fail_memory(err, sizeof *o);
     o->began = tern_seconds();
+    o->n_batch = desc->n_batch;
     o->on_progress = desc->on_progress;
     o->user = desc->user;
     *out = o;
@@ -354,8 +355,11 @@ static tern_status settle(tern_opening *o, tern_status status, tern_error *err) 
 // its kernels, what is left of the weights.
 static tern_status take_step(tern_opening *o, bool *done, tern_error *err) {
     tern_model *m = o->model;
-    if (!o->has_weights) return tern_placement_poll(m->now, m, &o->has_weights, err);
-    return tern_placement_finish(m->now, m, done, err);
+    if (o->has_weights) return tern_placement_finish(m->now, m, done, err);
+    TERN_TRY(tern_placement_poll(m->now, m, &o->has_weights, err));
+    if (o->has_weights)
+        m->n_batch = choose_batch(m, o->n_batch, m->now->backend->n_batch(m->now->device));
+    return TERN_OK;
 }
 
 static tern_status go_on(tern_opening *o, bool *done, tern_error *err) {

@@ -195,3 +195,21 @@ TEST(placement_lets_threads_take_turns_on_a_device) {
         tern_model_close(m);
     }
 }
+
+// Seen to fail when what suits the device replaces what is wanted.
+TEST(placement_batches_are_what_is_wanted_or_suits_the_device) {
+    static const tern_model_desc descs[] = {{.n_threads = 1}, {.n_threads = 1, .n_batch = 40}};
+    static const int32_t batches[] = {TERN_BATCH, 40};
+    tern_error err = {0};
+    const char *path = test_tmp("batches.gguf");
+    const tiny_model_desc tiny = {.seed = 3, .n_layers = 1};
+    REQUIRE_OK(tiny_model_write(path, &tiny, &err), err);
+    for (int i = 0; i < 2; i++) {
+        tern_model *m;
+        tern_model_info info;
+        REQUIRE_OK(tern_model_open(&m, path, &descs[i], &err), err);
+        tern_model_get_info(m, &info);
+        CHECK_MSG(info.n_batch == batches[i], "%d", (int)info.n_batch);
+        tern_model_close(m);
+    }
+}

@@ -40,8 +40,8 @@
     {0, "cpu-features", OPTION_NAME, &(target), "scalar|avx2|avx512|neon|dotprod",                 \
      "use at most these instructions"}
 #define MODEL_OPTIONS_END(m)                                                                       \
-    {'b', "batch", OPTION_COUNT, &(m).n_batch, "N", "prompt tokens computed at once (512)", 1,     \
-     65536},                                                                                       \
+    {'b', "batch", OPTION_COUNT, &(m).n_batch, "N",                                                \
+     "prompt tokens computed at once (512, with matrix units 2048)", 1, 65536},                    \
     {0, "ternary", OPTION_CHOICE, &(m).ternary, "auto|2bit|1.6bit",                                \
      "how ternary weights lie in memory"},                                                         \
     {0, "precise", OPTION_FLAG, &(m).precise, NULL,                                                \

@@ -82,6 +82,11 @@ static tern_status cpu_selftest(tern_device *d, tern_check_fn on_check, void *ct
     return TERN_OK;
 }
 
+static int32_t cpu_n_batch(const tern_device *d) {
+    (void)d;
+    return TERN_BATCH;
+}
+
 static bool cpu_is_lost(const tern_device *d) {
     (void)d;
     return false;
@@ -98,6 +103,7 @@ const tern_backend tern_backend_cpu = {
     .name = "cpu",
     .n_same_bits = INT32_MAX,
     .n_chunks_max = INT32_MAX,
+    .n_batch = cpu_n_batch,
     .is_shared = true,
     .takes_masks = true,
     .open = cpu_open,

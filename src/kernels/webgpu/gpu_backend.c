@@ -64,6 +64,11 @@ static void gpu_facts(tern_device *d, tern_fact_fn on_fact, void *ctx) {
     on_fact(ctx, "dispatches a submission", text);
 }
 
+// Tiles of 512 tokens leave many cores of a device with matrix units idle.
+static int32_t gpu_n_batch(const tern_device *d) {
+    return gpu_has_matrix(d) ? GPU_MATRIX_BATCH : TERN_BATCH;
+}
+
 static bool gpu_is_lost(const tern_device *d) { return d->lost; }
 static const tern_memory_plan *gpu_plan_memory(const tern_plan *p) { return &p->memory; }
 
@@ -87,6 +92,7 @@ const tern_backend tern_backend_webgpu = {
     .plan_free = gpu_plan_free,
     .plan_memory = gpu_plan_memory,
     .n_chunks_max = INT32_MAX,
+    .n_batch = gpu_n_batch,
     .n_ahead = 2 * GPU_STEPS_MAX,
     .page_pool_open = gpu_page_pool_open,
     .page_pool_close = gpu_page_pool_close,
