@@ -43,11 +43,6 @@ static unsigned all_targets(void) {
     return all;
 }
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), k = strlen(end);
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 // ---- Opening -----------------------------------------------------------------------------------
 
 static bool is_word(const char *name, const char *text, size_t n) {
@@ -168,8 +163,8 @@ static int64_t rank_of(const void *ctx, const char *weight) {
 
 bool tern_lora_is_trained(const tern_value *v) {
     return v->kind == TERN_VALUE_WEIGHT &&
-           (ends_with(v->name, ".lora_a") || ends_with(v->name, ".lora_b") ||
-            ends_with(v->name, ".lora_m"));
+           (tern_name_ends(v->name, ".lora_a") || tern_name_ends(v->name, ".lora_b") ||
+            tern_name_ends(v->name, ".lora_m"));
 }
 
 static bool is_base(const tern_value *v) {
@@ -353,7 +348,7 @@ static tern_status first_magnitudes(const tern_trainer *t, const tern_slot *s, f
 static void first_numbers(const tern_trainer *t, const tern_slot *s, float *data) {
     uint64_t n = s->n_rows * s->n_cols;
     memset(data, 0, n * sizeof *data);
-    if (ends_with(s->name, ".lora_a"))
+    if (tern_name_ends(s->name, ".lora_a"))
         tern_trainer_normal(t, s, 1 / sqrtf(3 * (float)s->n_cols), data);
     if (strcmp(s->name, SCALE_NAME) == 0)
         for (uint64_t i = 0; i < s->n_rows; i++)
@@ -369,7 +364,7 @@ tern_status tern_lora_init(tern_trainer *t, tern_error *err) {
         if (!data) return tern_fail_memory(err, n * sizeof *data);
         first_numbers(t, s, data);
         tern_status status = TERN_OK;
-        if (ends_with(s->name, ".lora_m")) status = first_magnitudes(t, s, data, err);
+        if (tern_name_ends(s->name, ".lora_m")) status = first_magnitudes(t, s, data, err);
         if (status == TERN_OK) status = t->backend->write(s->array, 0, n, data, err);
         tern_free(data);
         if (status != TERN_OK) return status;

@@ -172,16 +172,17 @@ static tern_status add_pair(const tern_adapter_reader *r, const tern_adapter_par
     return append(r, p, a, b, (float)scale, err);
 }
 
-// ---- GGUF --------------------------------------------------------------------------------------
+// ---- Names -------------------------------------------------------------------------------------
 
-// Whether text ends with `end`; `front` gets the part before it.
-static bool cut_end(const char *text, const char *end, char *front, size_t size) {
+bool tern_adapter_cut_end(const char *text, const char *end, char *front, size_t size) {
     size_t n = strlen(text), n_end = strlen(end);
     if (n < n_end || n - n_end >= size || strcmp(text + n - n_end, end) != 0) return false;
     memcpy(front, text, n - n_end);
     front[n - n_end] = 0;
     return true;
 }
+
+// ---- GGUF --------------------------------------------------------------------------------------
 
 static tern_status refuse_other(const tern_tensor *t, tern_error *err) {
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "tensor %s is not part of a pair of A and B",
@@ -212,14 +213,14 @@ static tern_status read_gguf(tern_adapter_reader *r, tern_error *err) {
     tern_file_meta_bool(r->file, TERN_LORA_OF_FOLDER, &r->of_folder);
     for (size_t i = 0; i < r->file->n_tensors; i++) {
         const tern_tensor *t = &r->file->tensors[i];
-        if (cut_end(t->name, ".lora_a", weight, sizeof weight)) {
+        if (tern_adapter_cut_end(t->name, ".lora_a", weight, sizeof weight)) {
             snprintf(other, sizeof other, "%s.lora_b", weight);
             tern_adapter_parts of = {t, tern_file_tensor(r->file, other), NULL, r->alpha};
             tern_dora_find(r, weight, &of);
             TERN_TRY(add_pair(r, &of, weight, err));
             continue;
         }
-        bool known = cut_end(t->name, ".lora_b", weight, sizeof weight) ||
+        bool known = tern_adapter_cut_end(t->name, ".lora_b", weight, sizeof weight) ||
                      tern_dora_cut(r, t->name, weight, sizeof weight);
         if (known) snprintf(other, sizeof other, "%s.lora_a", weight);
         if (!known || !tern_file_tensor(r->file, other)) return refuse_other(t, err);
@@ -312,11 +313,11 @@ static tern_status read_peft(tern_adapter_reader *r, tern_error *err) {
     TERN_TRY(check_config(r, err));
     for (size_t i = 0; i < r->file->n_tensors; i++) {
         const tern_tensor *t = &r->file->tensors[i];
-        if (cut_end(t->name, ".lora_A.weight", module, sizeof module)) {
+        if (tern_adapter_cut_end(t->name, ".lora_A.weight", module, sizeof module)) {
             TERN_TRY(read_peft_pair(r, t, module, err));
             continue;
         }
-        bool known = cut_end(t->name, ".lora_B.weight", module, sizeof module) ||
+        bool known = tern_adapter_cut_end(t->name, ".lora_B.weight", module, sizeof module) ||
                      tern_dora_cut(r, t->name, module, sizeof module);
         if (known) snprintf(other, sizeof other, "%s.lora_A.weight", module);
         if (!known || !tern_file_tensor(r->file, other)) return refuse_other(t, err);

@@ -22,6 +22,8 @@ typedef struct tern_adapter_parts {
     double alpha;
 } tern_adapter_parts;
 
+// Whether text ends with `end`; `front` gets the part before it.
+bool tern_adapter_cut_end(const char *text, const char *end, char *front, size_t size);
 // NaN or infinity would spread to every product with the matrix, and to every file that the adapter
 // is merged into.
 tern_status tern_adapter_refuse_damaged(const tern_tensor *t, bool is_whole, tern_error *err);

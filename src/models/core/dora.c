@@ -3,7 +3,6 @@
 //   row i of W + B A, times m_i / |row i of W + B A|.
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include "base/alloc.h"
 #include "base/dtype/ternary.h"
 #include "models/core/adapter.h"
@@ -24,11 +23,7 @@ void tern_dora_find(const tern_adapter_reader *r, const char *name, tern_adapter
 
 bool tern_dora_cut(const tern_adapter_reader *r, const char *tensor, char *front, size_t size) {
     const char *end = end_of_names(r);
-    if (!end || !tern_name_ends(tensor, end)) return false;
-    const size_t n = strlen(tensor) - strlen(end);
-    if (n >= size) return false;
-    snprintf(front, size, "%.*s", (int)n, tensor);
-    return true;
+    return end && tern_adapter_cut_end(tensor, end, front, size);
 }
 
 // The factors are those of one matrix W + B A: nothing can be added to it, and no session's scale

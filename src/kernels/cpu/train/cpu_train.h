@@ -7,6 +7,7 @@
 //   train_top.c      a teacher's best tokens: kept, and learnt
 //   train_weights.c  those that read or change a weight: rounding, optimizers
 //   train_codes.c    products with frozen weights that are decoded a stripe at a time
+//   train_dora.c     lengths of the rows of a matrix with its adapter
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
 //   train_delta.c      the same of a delta net

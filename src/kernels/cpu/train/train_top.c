@@ -13,7 +13,8 @@
 //   KL ~ sum over S of q (log q - log p) + q_r / N sum over the drawn of (log q - log p),
 //   dKL/dz = p - q',   q' = q in S, q_r / N elsewhere for each time that it was drawn,
 //
-// whose means over the draws are KL and gradient of all tokens, since that of q' is q. The draws
+// whose means over the draws are KL and gradient of all tokens, since that of q' is q
+// (arXiv:2503.16870, there without the K best, which would be drawn most often). The draws
 // are N equal steps through the rest's running sum from a random beginning: so a token is drawn
 // N q / q_r times, rounded up or down, which scatters less than N independent draws.
 #include <math.h>
