@@ -502,7 +502,8 @@ static tern_status take_results(tern_instance *in, const void *mapped, bool *don
 
 tern_status gpu_poll(tern_instance *in, bool *done, tern_error *err) {
     tern_device *d = in->plan->device;
-    if (in->busy && in->is_step && in->steps.n_taken < in->steps.n_read) take_step(in);
+    bool has_steps = in->is_step && in->steps.n_taken < in->steps.n_read;
+    if (in->busy && !in->is_held && has_steps) take_step(in);
     *done = !in->busy;
     if (*done) return TERN_OK;
     d->api.InstanceProcessEvents(d->instance);
