@@ -238,12 +238,19 @@ static const tern_train_preset fine_tuned = {.name = "pairs", .rate = 5e-4f, .ra
 
 #define BATCH_PAIRS_MAX 16384 // the scores are a square of this size
 
+// A step of preferences has two answers of each pair; more rows would take memory for nothing.
+static int32_t pairs_at_once(const tern_train_desc *d) {
+    int64_t most = most_at_once(d), all = 2 * (int64_t)d->batch_pairs * d->seq_len;
+    if (d->preferences && all < most) most = all;
+    return most > d->seq_len ? (int32_t)most : d->seq_len;
+}
+
 // Texts have any length up to seq_len: a run has as many as fit.
 static tern_status settle_pairs(tern_train_desc *d, tern_error *err) {
     DEFAULT(d->batch_pairs, 256);
     DEFAULT(d->valid_pairs, 1000);
     DEFAULT(d->temperature, 0.05f);
-    DEFAULT(d->micro_tokens, most_at_once(d) > d->seq_len ? most_at_once(d) : d->seq_len);
+    DEFAULT(d->micro_tokens, pairs_at_once(d));
     d->batch_tokens = d->micro_tokens; // what the rows must hold
     if (tern_train_ranks(d) > 1)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "train: pairs are trained with by one process");

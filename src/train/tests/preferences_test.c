@@ -241,6 +241,18 @@ TEST(preferences_are_learnt_by_whole_models) {
               "loss %g to %g, margin %g, accuracy %g", s.first_loss, s.loss, s.margin, s.accuracy);
 }
 
+// A step's answers, not as many rows as a GPU computes at once. Fails if settle_pairs takes those.
+TEST(preferences_take_rows_for_the_answers_of_a_step) {
+    tern_config c = {.n_layers = 2, .n_embd = 64, .n_context = 512};
+    tern_error err;
+    tern_train_desc d = {.preferences = "pairs.jsonl", .device = "webgpu", .seq_len = 224};
+    REQUIRE_OK(tern_train_settle(&d, &c, &err), err);
+    CHECK_MSG(d.batch_pairs == 16 && d.micro_tokens == 2 * 16 * 224, "%d", d.micro_tokens);
+    d = (tern_train_desc){.preferences = "pairs.jsonl", .batch_pairs = 100, .seq_len = 224};
+    REQUIRE_OK(tern_train_settle(&d, &c, &err), err);
+    CHECK_MSG(d.micro_tokens == 4096, "%d", d.micro_tokens);
+}
+
 // The GPU's steps, up to rounding.
 TEST(webgpu_learns_preferences_as_the_cpu_does) {
     double last[2];
