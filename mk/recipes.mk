@@ -61,6 +61,7 @@ embed-check: all $(EMBED_PAIRS)/train.jsonl ## recall@1, @10 and MRR of EMBED_CH
 recipe-test: ## the recipes' own tests: what they find, what they make up, the rules of the scores
 	cd recipes/stories && $(PYTHON) recipe_test.py
 	cd recipes/embed && $(PYTHON) embed_test.py
+	cd recipes/finetune && $(PYTHON) finetune_test.py
 ifneq ($(shell command -v $(PYTHON)),)
 test: recipe-test
 endif
