@@ -196,7 +196,7 @@ TEST(placement_lets_threads_take_turns_on_a_device) {
     }
 }
 
-// Seen to fail when what suits the device replaces what is wanted.
+// Seen to fail when the choice that suits the device replaces the one that was made.
 TEST(placement_batches_are_what_is_wanted_or_suits_the_device) {
     static const tern_model_desc descs[] = {{.n_threads = 1}, {.n_threads = 1, .n_batch = 40}};
     static const int32_t batches[] = {TERN_BATCH, 40};
