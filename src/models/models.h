@@ -174,17 +174,17 @@ typedef enum tern_order_kind {
 } tern_order_kind;
 
 // One tensor in the two formats; %d is the layer.
-typedef struct tern_tensor_row {
-    const char *gguf, *hf; // hf NULL: not a tensor there
-    tern_role role;
-    tern_change change;
-    tern_order_kind rows, columns;
+typedef struct tern_tensor_row { // small, since pages load hundreds
+    const char *gguf, *hf;       // hf NULL: not a tensor there
+    tern_role role : 8;
+    tern_change change : 8;
+    tern_order_kind rows : 8, columns : 8;
     const char *gguf_also, *hf_also; // another name for it in some files
     // A folder's tensor holds the rows of `shares` GGUF tensors, one after the other; this is
     // number `share`. The rows of one folder's tensor follow each other in this table. shares 0:
     // one tensor in both.
-    int share, shares;
-    int taps;         // of a FLATTENed convolution along one axis; 0: a square one
+    int8_t share, shares;
+    int8_t taps;      // of a FLATTENed convolution along one axis; 0: a square one
     bool gguf_column; // a vector that GGUF stores as a matrix with one column
     bool is_computed; // the graph reads the output of tern_arch.numbers
 } tern_tensor_row;

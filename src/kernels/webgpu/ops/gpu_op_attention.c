@@ -106,8 +106,9 @@ tern_status gpu_op_ATTENTION(tern_plan *p, const tern_node *n, tern_error *err) 
     d->caches &= ~matrix;
     p->only_small |= d->caches;
     take_tiles(p, d->caches, rows);
+    if (!matrix) return TERN_OK;
     take_tiles(p, matrix, GPU_TILE_SMALL);
-    for (int large = 0; matrix && large < 2; large++) {
+    for (int large = 0; large < 2; large++) {
         d = add_attention(p, n, GPU_ATTENTION_MATRIX,
                           2 * (large ? GPU_TILE_LARGE : GPU_TILE_SMALL));
         d->kinds = GPU_PROMPTS;

@@ -124,7 +124,8 @@ static bool takes_part(const tern_instance *in, const gpu_dispatch *step, bool b
     const gpu_request *b = &in->batch;
     if (!is_of_kind(b, step)) return false;
     bool large = b->tile_rows == GPU_TILE_LARGE;
-    if (step->tiling && (step->tiling == GPU_TILES_LARGE) != large) return false;
+    if (GPU_MAY_HAVE_MATRIX && step->tiling && (step->tiling == GPU_TILES_LARGE) != large)
+        return false;
     if (step->screen && (step->screen == GPU_SCREENED) != gpu_screens(in)) return false;
     gpu_results wanted = gpu_results_of(in);
     switch (step->phase) {

@@ -82,7 +82,7 @@ void gpu_order_go_to(tern_instance *in, int32_t chunk, int32_t id, int32_t outpu
 static void cut_tiles(tern_instance *in) {
     gpu_request *r = &in->batch;
     int32_t each = in->plan->tile_rows[in->cache];
-    bool has_large = !(in->plan->only_small & 1u << in->cache);
+    bool has_large = GPU_MAY_HAVE_MATRIX && !(in->plan->only_small & 1u << in->cache);
     if (each && has_large && r->n_tokens >= GPU_TILE_LARGE_FROM) each = GPU_TILE_LARGE;
     r->tile_rows = each;
     r->n_tiles = 0;
