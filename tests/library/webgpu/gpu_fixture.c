@@ -117,10 +117,17 @@ static void play_InstanceRelease(wgpu_instance i) {
 
 static wgpu_future play_AdapterRequestDevice(wgpu_adapter a, const wgpu_device_desc *desc,
                                              wgpu_device_callback callback) {
-    if (!now.play.holds) return real_AdapterRequestDevice(a, desc, callback);
+    wgpu_device_desc real = *desc;
+    wgpu_limits limits = *desc->limits;
+    if (now.play.matrix) { // what the device has
+        real_AdapterGetLimits(a, &limits);
+        limits.next = NULL;
+        real.limits = &limits;
+    }
+    if (!now.play.holds) return real_AdapterRequestDevice(a, &real, callback);
     void *h = hold(&(held){.device = callback});
     return real_AdapterRequestDevice(
-        a, desc, (wgpu_device_callback){NULL, callback.mode, keep_device, h, NULL});
+        a, &real, (wgpu_device_callback){NULL, callback.mode, keep_device, h, NULL});
 }
 
 static wgpu_future play_BufferMapAsync(wgpu_buffer b, uint64_t mode, size_t offset, size_t bytes,
@@ -154,13 +161,24 @@ static wgpu_future play_InstanceRequestAdapter(wgpu_instance i, const wgpu_adapt
         i, &options, (wgpu_adapter_callback){NULL, callback.mode, keep_adapter, h, NULL});
 }
 
+// The shapes that kernels are written for, on a device that computes nothing.
+static const wgpu_matrix_config shapes[] = {{WGPU_MATRIX_I8, WGPU_MATRIX_I32, 16, 16, 32, 32, 32},
+                                            {WGPU_MATRIX_F16, WGPU_MATRIX_F32, 16, 16, 16, 32, 32}};
+
 static uint32_t play_AdapterGetInfo(wgpu_adapter a, wgpu_adapter_info *info) {
     uint32_t status = real_AdapterGetInfo(a, info);
     if (now.play.null && info->backend == WGPU_BACKEND_NULL) {
         info->backend = 6; // Vulkan
         info->subgroup_min = info->subgroup_max = 32;
+        wgpu_matrix_configs *configs = (wgpu_matrix_configs *)(void *)info->next;
+        if (configs && now.play.matrix)
+            configs->items = shapes, configs->n = sizeof shapes / sizeof *shapes;
     }
     return status;
+}
+static void play_AdapterPropertiesSubgroupMatrixConfigsFreeMembers(wgpu_matrix_configs configs) {
+    if (configs.items != shapes)
+        real_AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
 }
 
 static uint32_t play_AdapterGetLimits(wgpu_adapter a, wgpu_limits *l) {
@@ -171,6 +189,10 @@ static uint32_t play_AdapterGetLimits(wgpu_adapter a, wgpu_limits *l) {
         l->buffer_bytes = 256 << 20;
         l->workgroup_bytes = 16384;
         l->workgroup_size = l->workgroup_x = l->workgroup_y = 256;
+    }
+    if (now.play.matrix) {
+        l->workgroup_bytes = 49152;
+        l->workgroup_size = l->workgroup_x = l->workgroup_y = 1024;
     }
     if (now.play.binding_bytes) l->storage_binding_bytes = now.play.binding_bytes;
     return status;
@@ -254,6 +276,7 @@ static const struct {
     PLAYED(BufferMapAsync),
     PLAYED(BufferRelease),
     PLAYED(AdapterGetInfo),
+    PLAYED(AdapterPropertiesSubgroupMatrixConfigsFreeMembers),
     PLAYED(AdapterGetLimits),
     PLAYED(AdapterHasFeature),
     PLAYED(InstanceHasWGSLLanguageFeature),

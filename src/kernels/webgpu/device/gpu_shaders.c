@@ -70,6 +70,9 @@ const char *const *gpu_shader_base(const char *file) {
         {"ternary_gemm_narrow", {"codes", "gemm", "ternary_gemm"}},
         {"wide_gemm_matrix", {"wide_codes", "gemm", "wide_tile", "gemm_groups"}},
         {"wide_head_copy", {"wide_codes", "wide_chain", "head_bound", "head_copy"}},
+        {"train_attention_matrix", {"train_attention_units"}},
+        {"train_grad_kv_matrix", {"train_attention_units"}},
+        {"train_grad_q_matrix", {"train_attention_units"}},
         {"wide_head_exact", {"wide_codes", "wide_chain"}},
 #endif
     };

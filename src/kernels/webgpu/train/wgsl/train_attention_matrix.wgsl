@@ -7,27 +7,12 @@
 // are scaled there. Scores are logarithms to base 2. The units also add up the weights, as products
 // with ones. Arrays begin at multiples of 16 bytes, as the units' loads need it.
 // Grid: (T / 128, heads).
-override HEAD_DIM: u32; // a multiple of 16, at most 64
-override N_HEADS: u32;
-override GROUP: u32; // query heads that share a key head
-override SCALE: f32;
-override LDQ: u32;   // vec4s of a row of q and y
-override LDK: u32;   // of k and v
-override LDS: u32;   // floats of a row of log sums
-override HD4: u32 = HEAD_DIM / 4u;
-override NEXT: u32 = HEAD_DIM + 8u; // halves from row to row: the eight more spare the banks
-override LOG_SCALE: f32 = SCALE * 1.44269504;
-
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> v: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> spans: array<vec2<u32>>; // of the row's document
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 @group(0) @binding(6) var<storage, read_write> log_sums: array<f32>;
-
-alias Left = subgroup_matrix_left<f16, 16, 16>;
-alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
 const KEYS = 32u;
 const V_AT = 2304u; // KEYS rows of 72 halves
@@ -43,47 +28,9 @@ var<workgroup> s_now: array<f32, 4608>; // [query][key]
 var<workgroup> shrink: array<f32, 128>; // what a row's sums are scaled by
 var<workgroup> grown: vec4<u32>;        // x: whether any are
 
-fn half4(x: vec4<f32>) -> vec4<f16> {
-    return vec4<f16>(clamp(x, vec4(-65504.0), vec4(65504.0)));
-}
-fn keep(to: u32, x: vec4<f32>) {
-    let h = half4(x);
-    now[to] = h.x;
-    now[to + 1u] = h.y;
-    now[to + 2u] = h.z;
-    now[to + 3u] = h.w;
-}
-
-// A thread's shares of the keys, or values: the 512 vec4s of 32 rows of 64, at most.
-fn place(lane: u32, i: u32) -> u32 { return min(lane + 256u * i, KEYS * HD4 - 1u); }
-fn row_at(lane: u32, i: u32, row0: u32, kv_head: u32) -> u32 {
-    let at = place(lane, i);
-    return min(row0 + at / HD4, run.n_tokens - 1u) * LDK + kv_head * HD4 + at % HD4;
-}
-fn to_of(lane: u32, i: u32) -> u32 {
-    let at = place(lane, i);
-    return at / HD4 * NEXT + at % HD4 * 4u;
-}
-
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn left_16(at: u32, next: u32) -> Left {
-    return subgroupMatrixLoad<Left>(&now, at, false, next);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn keys_16(key: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&now, key * NEXT + d, true, NEXT);
-}
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn values_16(key: u32, d: u32) -> Right {
     return subgroupMatrixLoad<Right>(&now, V_AT + key * NEXT + d, false, NEXT);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn add(l: Left, r: Right, s: Sums) -> Sums {
-    return subgroupMatrixMultiplyAccumulate(l, r, s);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn show(own: u32, column: u32, s: Sums) {
-    subgroupMatrixStore(&s_now, own * S_NEXT + column, s, false, S_NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn sums_16(own: u32, column: u32) -> Sums {
@@ -170,10 +117,10 @@ fn attention_seq(@builtin(workgroup_id) group: vec3<u32>,
         let r = min(row0 + i / HD4, run.n_tokens - 1u);
         keep(i / HD4 * NEXT + i % HD4 * 4u, q[r * LDQ + head * HD4 + i % HD4]);
     }
-    var k0 = k[row_at(lane, 0u, first_key, kv_head)];
-    var k1 = k[row_at(lane, 1u, first_key, kv_head)];
-    var v0 = v[row_at(lane, 0u, first_key, kv_head)];
-    var v1 = v[row_at(lane, 1u, first_key, kv_head)];
+    var k0 = k[kv_at(lane, 0u, first_key, kv_head)];
+    var k1 = k[kv_at(lane, 1u, first_key, kv_head)];
+    var v0 = v[kv_at(lane, 0u, first_key, kv_head)];
+    var v1 = v[kv_at(lane, 1u, first_key, kv_head)];
     workgroupBarrier();
     let q0 = left_16(own * NEXT, NEXT);
     var q1 = Left();
@@ -197,10 +144,10 @@ fn attention_seq(@builtin(workgroup_id) group: vec3<u32>,
         keep(V_AT + to_of(lane, 1u), v1);
         if (lane == 0u) { grown.x = 0u; }
         workgroupBarrier();
-        k0 = k[row_at(lane, 0u, key0 + KEYS, kv_head)];
-        k1 = k[row_at(lane, 1u, key0 + KEYS, kv_head)];
-        v0 = v[row_at(lane, 0u, key0 + KEYS, kv_head)];
-        v1 = v[row_at(lane, 1u, key0 + KEYS, kv_head)];
+        k0 = k[kv_at(lane, 0u, key0 + KEYS, kv_head)];
+        k1 = k[kv_at(lane, 1u, key0 + KEYS, kv_head)];
+        v0 = v[kv_at(lane, 0u, key0 + KEYS, kv_head)];
+        v1 = v[kv_at(lane, 1u, key0 + KEYS, kv_head)];
         var s0 = add(q0, keys_16(0u, 0u), Sums());
         var s1 = add(q0, keys_16(16u, 0u), Sums());
         if (HEAD_DIM > 16u) {

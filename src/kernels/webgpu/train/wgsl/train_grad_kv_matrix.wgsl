@@ -2,17 +2,6 @@
 // layouts of train_attention_matrix.wgsl. A workgroup of eight subgroups has 128 keys, 16 each, and
 // walks over the queries of all heads that share them, 32 at a time, eight threads a query; the
 // next are loaded meanwhile. Grid: (T / 128, key heads).
-override HEAD_DIM: u32; // a multiple of 16, at most 64
-override N_HEADS: u32;
-override GROUP: u32; // query heads that share a key head
-override SCALE: f32;
-override LDQ: u32;   // vec4s of a row of q and y
-override LDK: u32;   // of k and v
-override LDS: u32;   // floats of a row of log sums
-override HD4: u32 = HEAD_DIM / 4u;
-override NEXT: u32 = HEAD_DIM + 8u; // halves from row to row: the eight more spare the banks
-override LOG_SCALE: f32 = SCALE * 1.44269504;
-
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> v: array<vec4<f32>>;
@@ -21,10 +10,6 @@ override LOG_SCALE: f32 = SCALE * 1.44269504;
 @group(0) @binding(6) var<storage, read> stats: array<vec2<f32>>; // [T][heads]: log sum, delta
 @group(0) @binding(7) var<storage, read_write> dk: array<f32>;
 @group(0) @binding(8) var<storage, read_write> dv: array<f32>;
-
-alias Left = subgroup_matrix_left<f16, 16, 16>;
-alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
 const ROWS = 32u;
 const DY_AT = 2304u; // ROWS rows of 72 halves
@@ -36,51 +21,13 @@ const P_NEXT = 136u;
 var<workgroup> now: array<f16, 13312>;
 var<workgroup> s_now: array<f32, 4224>; // [query][key]
 
-fn half4(v: vec4<f32>) -> vec4<f16> {
-    return vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
-}
-fn keep(to: u32, x: vec4<f32>) {
-    let h = half4(x);
-    now[to] = h.x;
-    now[to + 1u] = h.y;
-    now[to + 2u] = h.z;
-    now[to + 3u] = h.w;
-}
-
-// A thread's shares of 32 rows of a head: of 512 vec4s, at most.
-fn place(lane: u32, i: u32) -> u32 { return min(lane + 256u * i, ROWS * HD4 - 1u); }
-fn row_at(lane: u32, i: u32, row0: u32, head: u32) -> u32 {
-    let at = place(lane, i);
-    return min(row0 + at / HD4, run.n_tokens - 1u) * LDQ + head * HD4 + at % HD4;
-}
-fn to_of(lane: u32, i: u32) -> u32 {
-    let at = place(lane, i);
-    return at / HD4 * NEXT + at % HD4 * 4u;
-}
-fn kv_at(i: u32, key0: u32, kv_head: u32) -> u32 {
+fn tile_at(i: u32, key0: u32, kv_head: u32) -> u32 {
     return min(key0 + i / HD4, run.n_tokens - 1u) * LDK + kv_head * HD4 + i % HD4;
 }
 
-// The subgroup's keys, or values, as columns.
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn own_16(own: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&now, own * NEXT + d, true, NEXT);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn rows_16(at: u32) -> Left {
-    return subgroupMatrixLoad<Left>(&now, at, false, NEXT);
-}
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn weights_16(at: u32) -> Left {
     return subgroupMatrixLoad<Left>(&now, at, true, P_NEXT);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn show(row: u32, column: u32, s: Sums) {
-    subgroupMatrixStore(&s_now, row * S_NEXT + column, s, false, S_NEXT);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn add(l: Left, r: Right, s: Sums) -> Sums {
-    return subgroupMatrixMultiplyAccumulate(l, r, s);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn q_16(row: u32, d: u32) -> Right {
@@ -133,28 +80,28 @@ fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
     let last = min(key0 + 128u, run.n_tokens) - 1u;
     let end = spans[last].y;
     for (var i = lane; i < 128u * HD4; i += 256u) {
-        keep(i / HD4 * NEXT + i % HD4 * 4u, k[kv_at(i, key0, kv_head)]);
+        keep(i / HD4 * NEXT + i % HD4 * 4u, k[tile_at(i, key0, kv_head)]);
     }
     workgroupBarrier();
-    let a0 = own_16(own, 0u); // keys
+    let a0 = keys_16(own, 0u); // the subgroup's keys, as columns
     var a1 = Right();
     var a2 = Right();
     var a3 = Right();
-    if (HEAD_DIM > 16u) { a1 = own_16(own, 16u); }
-    if (HEAD_DIM > 32u) { a2 = own_16(own, 32u); }
-    if (HEAD_DIM > 48u) { a3 = own_16(own, 48u); }
+    if (HEAD_DIM > 16u) { a1 = keys_16(own, 16u); }
+    if (HEAD_DIM > 32u) { a2 = keys_16(own, 32u); }
+    if (HEAD_DIM > 48u) { a3 = keys_16(own, 48u); }
     workgroupBarrier();
     for (var i = lane; i < 128u * HD4; i += 256u) {
-        keep(i / HD4 * NEXT + i % HD4 * 4u, v[kv_at(i, key0, kv_head)]);
+        keep(i / HD4 * NEXT + i % HD4 * 4u, v[tile_at(i, key0, kv_head)]);
     }
     workgroupBarrier();
-    let b0 = own_16(own, 0u); // values
+    let b0 = keys_16(own, 0u); // its values
     var b1 = Right();
     var b2 = Right();
     var b3 = Right();
-    if (HEAD_DIM > 16u) { b1 = own_16(own, 16u); }
-    if (HEAD_DIM > 32u) { b2 = own_16(own, 32u); }
-    if (HEAD_DIM > 48u) { b3 = own_16(own, 48u); }
+    if (HEAD_DIM > 16u) { b1 = keys_16(own, 16u); }
+    if (HEAD_DIM > 32u) { b2 = keys_16(own, 32u); }
+    if (HEAD_DIM > 48u) { b3 = keys_16(own, 48u); }
     var k0 = Sums();
     var k1 = Sums();
     var k2 = Sums();
@@ -164,10 +111,10 @@ fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
     var v2 = Sums();
     var v3 = Sums();
     for (var head = kv_head * GROUP; head < (kv_head + 1u) * GROUP; head++) {
-        var q0 = q[row_at(lane, 0u, key0, head)];
-        var q1 = q[row_at(lane, 1u, key0, head)];
-        var e0 = dy[row_at(lane, 0u, key0, head)];
-        var e1 = dy[row_at(lane, 1u, key0, head)];
+        var q0 = q[q_at(lane, 0u, key0, head)];
+        var q1 = q[q_at(lane, 1u, key0, head)];
+        var e0 = dy[q_at(lane, 0u, key0, head)];
+        var e1 = dy[q_at(lane, 1u, key0, head)];
         for (var row0 = key0; row0 < end; row0 += ROWS) {
             workgroupBarrier(); // the values, or the last queries, have been used
             keep(to_of(lane, 0u), q0);
@@ -175,31 +122,31 @@ fn attention_grad_kv(@builtin(workgroup_id) group: vec3<u32>,
             keep(DY_AT + to_of(lane, 0u), e0);
             keep(DY_AT + to_of(lane, 1u), e1);
             workgroupBarrier();
-            q0 = q[row_at(lane, 0u, row0 + ROWS, head)];
-            q1 = q[row_at(lane, 1u, row0 + ROWS, head)];
-            e0 = dy[row_at(lane, 0u, row0 + ROWS, head)];
-            e1 = dy[row_at(lane, 1u, row0 + ROWS, head)];
-            var s0 = add(rows_16(0u), a0, Sums());
-            var s1 = add(rows_16(16u * NEXT), a0, Sums());
-            var d0 = add(rows_16(DY_AT), b0, Sums());
-            var d1 = add(rows_16(DY_AT + 16u * NEXT), b0, Sums());
+            q0 = q[q_at(lane, 0u, row0 + ROWS, head)];
+            q1 = q[q_at(lane, 1u, row0 + ROWS, head)];
+            e0 = dy[q_at(lane, 0u, row0 + ROWS, head)];
+            e1 = dy[q_at(lane, 1u, row0 + ROWS, head)];
+            var s0 = add(left_16(0u, NEXT), a0, Sums());
+            var s1 = add(left_16(16u * NEXT, NEXT), a0, Sums());
+            var d0 = add(left_16(DY_AT, NEXT), b0, Sums());
+            var d1 = add(left_16(DY_AT + 16u * NEXT, NEXT), b0, Sums());
             if (HEAD_DIM > 16u) {
-                s0 = add(rows_16(16u), a1, s0);
-                s1 = add(rows_16(16u * NEXT + 16u), a1, s1);
-                d0 = add(rows_16(DY_AT + 16u), b1, d0);
-                d1 = add(rows_16(DY_AT + 16u * NEXT + 16u), b1, d1);
+                s0 = add(left_16(16u, NEXT), a1, s0);
+                s1 = add(left_16(16u * NEXT + 16u, NEXT), a1, s1);
+                d0 = add(left_16(DY_AT + 16u, NEXT), b1, d0);
+                d1 = add(left_16(DY_AT + 16u * NEXT + 16u, NEXT), b1, d1);
             }
             if (HEAD_DIM > 32u) {
-                s0 = add(rows_16(32u), a2, s0);
-                s1 = add(rows_16(16u * NEXT + 32u), a2, s1);
-                d0 = add(rows_16(DY_AT + 32u), b2, d0);
-                d1 = add(rows_16(DY_AT + 16u * NEXT + 32u), b2, d1);
+                s0 = add(left_16(32u, NEXT), a2, s0);
+                s1 = add(left_16(16u * NEXT + 32u, NEXT), a2, s1);
+                d0 = add(left_16(DY_AT + 32u, NEXT), b2, d0);
+                d1 = add(left_16(DY_AT + 16u * NEXT + 32u, NEXT), b2, d1);
             }
             if (HEAD_DIM > 48u) {
-                s0 = add(rows_16(48u), a3, s0);
-                s1 = add(rows_16(16u * NEXT + 48u), a3, s1);
-                d0 = add(rows_16(DY_AT + 48u), b3, d0);
-                d1 = add(rows_16(DY_AT + 16u * NEXT + 48u), b3, d1);
+                s0 = add(left_16(48u, NEXT), a3, s0);
+                s1 = add(left_16(16u * NEXT + 48u, NEXT), a3, s1);
+                d0 = add(left_16(DY_AT + 48u, NEXT), b3, d0);
+                d1 = add(left_16(DY_AT + 16u * NEXT + 48u, NEXT), b3, d1);
             }
             show(0u, own, s0);
             show(16u, own, s1);
