@@ -177,8 +177,7 @@ static uint32_t play_AdapterGetInfo(wgpu_adapter a, wgpu_adapter_info *info) {
     return status;
 }
 static void play_AdapterPropertiesSubgroupMatrixConfigsFreeMembers(wgpu_matrix_configs configs) {
-    if (configs.items != shapes)
-        real_AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
+    if (configs.items != shapes) real_AdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
 }
 
 static uint32_t play_AdapterGetLimits(wgpu_adapter a, wgpu_limits *l) {

@@ -11,8 +11,8 @@
 #include "tern.h"
 
 typedef struct gpu_play {
-    bool least; // no features, and no limits above those that WebGPU promises
-    bool null;  // the library's device that checks all and computes nothing, with subgroups of 32
+    bool least;  // no features, and no limits above those that WebGPU promises
+    bool null;   // the library's device that checks all and computes nothing, with subgroups of 32
     bool matrix; // and `null`: it says that it has matrix units, too; only texts can be tried on it
     uint64_t binding_bytes; // not 0: of a binding at most
     // Not 0: a submission of more dispatches loses the device, or ends the process.
