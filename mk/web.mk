@@ -62,7 +62,7 @@ $(WEB_DEPS)/include/pcre2.h: $(WEB_DEPS)/versions
 # Browsers do not say which shapes matrix units have, and pages screen no heads (TERN_NO_SCREENED_HEADS), so nothing asks
 # for these kernels there.
 WEB_WGSL = $(filter-out src/kernels/webgpu/train/% %/ternary_gemm_matrix.wgsl %/ternary_gemm_narrow.wgsl \
-                        %/ternary_gemm_groups.wgsl %/wide_gemm_matrix.wgsl %/gemm_groups.wgsl src/kernels/webgpu/wgsl/head/head_% src/kernels/webgpu/wgsl/head/wide_head_%,$(WGSL))
+                        %/ternary_gemm_groups.wgsl %/attention_prompt_matrix.wgsl %/attention_sums.wgsl %/wide_gemm_matrix.wgsl %/gemm_groups.wgsl src/kernels/webgpu/wgsl/head/head_% src/kernels/webgpu/wgsl/head/wide_head_%,$(WGSL))
 # The modules have the kernels' names, and a file of its own their texts: who has no GPU need not load it.
 WEB_SHADERS = $(WEB)/tern-shaders.json
 $(WEB)/gen/webgpu_wgsl.inc: tools/web/embed_wgsl.sh $(WEB_WGSL) mk/web.mk

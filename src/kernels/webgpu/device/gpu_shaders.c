@@ -57,7 +57,7 @@ const char *const *gpu_shader_base(const char *file) {
         {"wide_gemv", {"wide_codes", "gemv"}},
         {"wide_token", {"wide_codes", "ternary_row", "ternary_tiles", "token"}},
 #if !defined(TERN_NO_TRAINING)
-        {"attention_prompt_matrix", {"cache", "attention_base"}},
+        {"attention_prompt_matrix", {"cache", "attention_base", "attention_sums"}},
         {"head_copy", {"float_rows", "head_bound"}},
         {"head_exact", {"float_rows", "float_dot", "head_bound"}},
         {"head_pick", {"head_bound"}},
@@ -70,9 +70,9 @@ const char *const *gpu_shader_base(const char *file) {
         {"ternary_gemm_narrow", {"codes", "gemm", "ternary_gemm"}},
         {"wide_gemm_matrix", {"wide_codes", "gemm", "wide_tile", "gemm_groups"}},
         {"wide_head_copy", {"wide_codes", "wide_chain", "head_bound", "head_copy"}},
-        {"train_attention_matrix", {"train_attention_units"}},
-        {"train_grad_kv_matrix", {"train_attention_units"}},
-        {"train_grad_q_matrix", {"train_attention_units"}},
+        {"train_attention_matrix", {"attention_sums", "train_attention_units"}},
+        {"train_grad_kv_matrix", {"attention_sums", "train_attention_units"}},
+        {"train_grad_q_matrix", {"attention_sums", "train_attention_units"}},
         {"wide_head_exact", {"wide_codes", "wide_chain"}},
 #endif
     };

@@ -32,24 +32,6 @@ var<workgroup> grown: vec4<u32>;        // x: whether any are
 fn values_16(key: u32, d: u32) -> Right {
     return subgroupMatrixLoad<Right>(&now, V_AT + key * NEXT + d, false, NEXT);
 }
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn sums_16(own: u32, column: u32) -> Sums {
-    return subgroupMatrixLoad<Sums>(&s_now, own * S_NEXT + column, false, S_NEXT);
-}
-
-// Two threads share a row, 16 numbers each. Which of them a thread takes first depends on the row,
-// so that no two threads meet in a bank.
-fn columns4(lane: u32, i: u32) -> vec4<u32> {
-    return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 8u) % vec4(16u);
-}
-
-fn scale_rows(lane: u32, by: f32) {
-    let at = lane / 2u * S_NEXT + lane % 2u * 16u;
-    workgroupBarrier();
-    for (var i = 0u; i < 16u; i++) { s_now[at + (i + lane / 8u) % 16u] *= by; }
-    workgroupBarrier();
-}
-
 // Of 32 keys, of which the row sees those from seen.x to before seen.y, counted from the thread's
 // first.
 fn weigh16(lane: u32, seen: vec2<i32>, reference: f32) -> f32 {

@@ -14,10 +14,6 @@ override HD4: u32 = HEAD_DIM / 4u;
 override NEXT: u32 = HEAD_DIM + 8u; // halves from row to row: the eight more spare the banks
 override LOG_SCALE: f32 = SCALE * 1.44269504;
 
-alias Left = subgroup_matrix_left<f16, 16, 16>;
-alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias Sums = subgroup_matrix_result<f32, 16, 16>;
-
 fn half4(x: vec4<f32>) -> vec4<f16> {
     return vec4<f16>(clamp(x, vec4(-65504.0), vec4(65504.0)));
 }
@@ -58,8 +54,4 @@ fn keys_16(key: u32, d: u32) -> Right {
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn add(l: Left, r: Right, s: Sums) -> Sums {
     return subgroupMatrixMultiplyAccumulate(l, r, s);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn show(own: u32, column: u32, s: Sums) {
-    subgroupMatrixStore(&s_now, own * S_NEXT + column, s, false, S_NEXT);
 }

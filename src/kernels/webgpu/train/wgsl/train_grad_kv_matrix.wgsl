@@ -39,7 +39,7 @@ fn dy_16(row: u32, d: u32) -> Right {
 }
 
 // Which of its 16 numbers a thread takes first depends on it, so that few meet in a bank.
-fn columns4(lane: u32, i: u32) -> vec4<u32> {
+fn turned4(lane: u32, i: u32) -> vec4<u32> {
     return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 2u % 4u) % vec4(16u);
 }
 fn shown4(lane: u32, o: vec4<u32>) -> vec4<f32> {
@@ -56,7 +56,7 @@ fn keep4(to: u32, o: vec4<u32>, x: vec4<f32>) {
 // Weights of four keys, of which the query sees those from seen.x to before seen.y, counted from
 // the thread's first.
 fn weights4(lane: u32, i: u32, seen: vec2<i32>, log_sum: f32) -> vec4<f32> {
-    let o = columns4(lane, i);
+    let o = turned4(lane, i);
     let j = vec4<i32>(o);
     let is_seen = (j >= vec4(seen.x)) & (j < vec4(seen.y));
     let log = clamp(LOG_SCALE * shown4(lane, o) - log_sum, vec4(-126.0), vec4(0.0));
@@ -65,7 +65,7 @@ fn weights4(lane: u32, i: u32, seen: vec2<i32>, log_sum: f32) -> vec4<f32> {
     return p;
 }
 fn keep_ds(lane: u32, i: u32, p: vec4<f32>, delta: f32) {
-    let o = columns4(lane, i);
+    let o = turned4(lane, i);
     let ds = p * (shown4(lane, o) - delta) * SCALE;
     keep4(DS_AT + lane / 8u * P_NEXT + lane % 8u * 16u, o, ds);
 }

@@ -26,11 +26,6 @@ fn values_16(key: u32, d: u32) -> Right {
 fn rows_16(key: u32, d: u32) -> Right {
     return subgroupMatrixLoad<Right>(&now, key * NEXT + d, false, NEXT);
 }
-// Two threads share a row, 16 numbers each. Which of them a thread takes first depends on the row,
-// so that no two threads meet in a bank.
-fn columns4(lane: u32, i: u32) -> vec4<u32> {
-    return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 8u) % vec4(16u);
-}
 
 fn shown4(lane: u32, o: vec4<u32>) -> vec4<f32> {
     let at = lane / 2u * S_NEXT + lane % 2u * 16u;

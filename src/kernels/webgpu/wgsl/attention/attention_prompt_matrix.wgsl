@@ -29,10 +29,6 @@ override LOG_SCALE: f32 = SCALE * 1.44269504; // scores are logarithms to base 2
 @group(0) @binding(3) var<storage, read> values: array<u32>;
 @group(0) @binding(4) var<storage, read_write> y: array<vec2<f32>>;
 
-alias Left = subgroup_matrix_left<f16, 16, 16>;
-alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias Sums = subgroup_matrix_result<f32, 16, 16>;
-
 const LEEWAY = 11.0;   // weights of 2^12 and their parts are halves
 const MOST_LOG = 12.0; // of a weight
 // Numbers from row to row: some more than there are, so that rows begin in different banks.
@@ -149,28 +145,6 @@ fn weights_16(at: u32) -> Left {
 fn add2(hi: Left, lo: Left, r: Right, s: Sums) -> Sums {
     return subgroupMatrixMultiplyAccumulate(hi, r, subgroupMatrixMultiplyAccumulate(lo, r, s));
 }
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn show(own: u32, column: u32, s: Sums) {
-    subgroupMatrixStore(&s_now, own * S_NEXT + column, s, false, S_NEXT);
-}
-@diagnostic(off, chromium.subgroup_matrix_uniformity)
-fn sums_16(own: u32, column: u32) -> Sums {
-    return subgroupMatrixLoad<Sums>(&s_now, own * S_NEXT + column, false, S_NEXT);
-}
-
-// Two threads share a token, 16 numbers each. Which of them a thread takes first depends on the
-// token, so that no two threads meet in a bank.
-fn columns4(lane: u32, i: u32) -> vec4<u32> {
-    return (vec4(i, i + 1u, i + 2u, i + 3u) + lane / 8u) % vec4(16u);
-}
-
-fn scale_rows(lane: u32, by: f32) {
-    let at = lane / 2u * S_NEXT + lane % 2u * 16u;
-    workgroupBarrier();
-    for (var i = 0u; i < 16u; i++) { s_now[at + (i + lane / 8u) % 16u] *= by; }
-    workgroupBarrier();
-}
-
 fn scores_at(at: u32, o: vec4<u32>) -> vec4<f32> {
     let raw = vec4(s_now[at + o.x], s_now[at + o.y], s_now[at + o.z], s_now[at + o.w]);
     if (SOFT_CAP == 0.0) { return raw * LOG_SCALE; }
