@@ -58,10 +58,11 @@ embed-check: all $(EMBED_PAIRS)/train.jsonl ## recall@1, @10 and MRR of EMBED_CH
 	recipes/embed/score.py $(EMBED_CHECKED) $(EMBED_PAIRS) $(BUILD)/tern
 
 .PHONY: recipe-test
-recipe-test: ## the recipes' own tests: what they find, what they make up, the rules of the scores
+recipe-test: all ## the recipes' own tests: what they find, what they make up, the rules of the scores
 	cd recipes/stories && $(PYTHON) recipe_test.py
 	cd recipes/embed && $(PYTHON) embed_test.py
 	cd recipes/finetune && $(PYTHON) finetune_test.py
+	cd recipes/ternarize && TERN=$(abspath $(BUILD)/tern) $(PYTHON) ternarize_test.py
 ifneq ($(shell command -v $(PYTHON)),)
 test: recipe-test
 endif
