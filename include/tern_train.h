@@ -443,7 +443,15 @@ typedef struct tern_ternarize_desc {
     uint64_t n_tokens;      // learnt, instead of train.n_steps
     int32_t measure_tokens; // 0: 131072
     int32_t report_tokens;  // of held-out text, at most, 0: 65536
-    uint32_t stages;        // 1 << tern_ternarize_stage, ORed; 0: all
+    // In the report beside these: files of the same model from elsewhere, as the IQ type of equal
+    // size; and how often each answers questions rightly. tasks: names and task files of
+    // tern_eval_run with commas between, NULL: none; their items are found in tasks_folder, at most
+    // n_task_items of each file (0: all).
+    const char *const *compared;
+    size_t n_compared;
+    const char *tasks, *tasks_folder;
+    int32_t n_task_items;
+    uint32_t stages; // 1 << tern_ternarize_stage, ORed; 0: all
     // Before each stage; is_done: its files are there, and it is passed over.
     void (*on_stage)(void *user, tern_ternarize_stage stage, bool is_done);
     tern_progress_fn on_progress; // of all stages but training
@@ -452,8 +460,9 @@ typedef struct tern_ternarize_desc {
 // Makes a float model ternary and reports what that costs: perplexity, KL and likeliest tokens,
 // size and speed, beside the model, the rounded model before training, Q4_K_M and Q2_K. The same
 // desc goes on after any end, also of the process, to the same model, bit for bit; a stage is
-// repeated by removing its files. A folder that was begun with another model, text or setting is
-// refused. A model that cannot be trained so is refused before any work.
+// repeated by removing its files, the report also by asking for another one. A folder that was
+// begun with another model, text or setting is refused. A model that cannot be trained so is
+// refused before any work.
 TERN_API tern_status tern_ternarize(const tern_ternarize_desc *desc, tern_error *err);
 // Reports to train.on_begin what training would do and need, and how long it would take, as
 // tern_train_plan; does the first two stages alone.

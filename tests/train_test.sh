@@ -241,6 +241,17 @@ cmp -s "$dir/trits.gguf" "$dir/again.gguf" || wrong "other bits after a kill"
 [ ! -e "$dir/again.work/report.md" ] || wrong "--no-report writes one"
 ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal --stage report
 there "$dir/again.work/report.md"
+mkdir -p "$dir/asked"
+for i in 1 2 3; do
+    echo '{"sentence_good": "The river ran", "sentence_bad": "ran the the"}'
+done >"$dir/asked/blimp.jsonl"
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal --compare "$dir/trits.gguf" \
+    --tasks blimp --dir "$dir/asked"
+has '^| trits.gguf | [0-9.]* | [0-9.]* | [0-9.]* ± [0-9.]* | [0-9.]* ± [0-9.]* | [0-9.]*% ± [0-9.]*% | [0-9.]* |$'
+has '^| 0.9 and more | [0-9.]*% | [0-9.]* | [0-9.]*% | [0-9.]*% |$'
+has '^| blimp | acc | 3 | [0-9.]* ± [0-9.]* | '
+fails 2 'tasks goes with --dir' "$tern" ternarize "$model" -o "$dir/no.gguf" $heal --tasks blimp
+fails 1 'no task .chess.' "$tern" ternarize "$dir/float/best.gguf" -o "$dir/again.gguf" $heal --tasks chess --dir "$dir"
 fails 1 'no.work: stage start is not done, and stage export reads its files' \
     "$tern" ternarize "$dir/float/best.gguf" -o "$dir/no.gguf" $heal --stage export
 fails 1 'a BitNet is trained ternary' "$tern" ternarize "$model" -o "$dir/no.gguf" $heal

@@ -16,12 +16,19 @@ bool tern_type_is_mlx(tern_type type);
 int tern_type_file_type(tern_type type);
 int tern_dtype_file_type(tern_dtype type);
 
+// What both models say at a token of a document.
+typedef struct tern_eval_token {
+    float kl, certainty; // certainty: the reference's p of its likeliest token
+    bool is_scored, same_top;
+} tern_eval_token;
+
 // Documents of tokens, each read alone, as training reads them, in windows of this size.
 typedef struct tern_eval_documents {
     const int32_t *ids;
     const size_t *ends; // [n] where each ends in ids
     size_t n;
-    int window; // at least 2
+    int window;              // at least 2
+    tern_eval_token *tokens; // NULL, or [ids], zeroed: where the two part
     tern_progress_fn on_progress;
     void *user;
 } tern_eval_documents;

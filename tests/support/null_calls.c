@@ -416,6 +416,9 @@ static void call_training(void) {
     ternarize.source.paths = nobody;
     ternarize.source.n_paths = 1;
     FAILS(tern_ternarize_plan, &ternarize);
+    ternarize.compared = nobody;
+    ternarize.n_compared = 1;
+    FAILS(tern_ternarize, &ternarize);
     begin("tern_ternarize_stage_name(99)");
     holds(tern_ternarize_stage_name((tern_ternarize_stage)99) != NULL);
     FAILS(tern_train_plot, NULL, 0, NULL);

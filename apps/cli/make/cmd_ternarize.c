@@ -80,8 +80,8 @@ static int print_report(const char *work) {
 
 typedef struct ternarize_args {
     const char *model, *stage;
-    string_list data, held_out;
-    int n_answers;
+    string_list data, held_out, compared;
+    int n_answers, n_task_items;
     int n_steps, batch_tokens, micro_tokens, seq_len, n_warmup, optimizer, packing;
     int log_every, valid_every, valid_tokens, checkpoint_every, patience, measure_tokens;
     int report_tokens, teacher_top_k, teacher_tail;
@@ -99,6 +99,9 @@ static void take_args(tern_ternarize_desc *d, const ternarize_args *a) {
     d->n_answers = a->n_answers;
     d->measure_tokens = a->measure_tokens;
     d->report_tokens = a->report_tokens;
+    d->compared = a->compared.items;
+    d->n_compared = a->compared.n;
+    d->n_task_items = a->n_task_items;
     t->n_steps = a->n_steps;
     t->batch_tokens = a->batch_tokens;
     t->micro_tokens = a->micro_tokens;
@@ -205,6 +208,14 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
          "by which inputs of matrices are measured (128K)", 1},
         {0, "report-tokens", OPTION_COUNT, &a.report_tokens, "N",
          "of held-out text, for the report (64K)", 1},
+        OPTIONS_GROUP("The report, besides"),
+        {0, "compare", OPTION_TEXTS, &a.compared, "FILE",
+         "another file of the model, as the IQ type of equal size; may be repeated"},
+        {0, "tasks", OPTION_TEXT, &d.tasks, "NAMES",
+         "tasks of tern eval run, or task files, with commas between"},
+        {'d', "dir", OPTION_TEXT, &d.tasks_folder, "DIR",
+         "where their files are, under their usual names"},
+        {0, "limit", OPTION_COUNT, &a.n_task_items, "N", "items of each file at most, 0: all (0)"},
         OPTIONS_GROUP("Training"),
         {'n', "steps", OPTION_COUNT, &a.n_steps, "N", "optimizer steps (1000)", 1},
         {0, "tokens", OPTION_SIZE, &d.n_tokens, "N", "to learn, instead of --steps", 1},
@@ -257,6 +268,7 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
                          self->name, self->usage);
     if (!take_stages(&d, &a))
         return bad_usage("ternarize: --stage and --no-report exclude another");
+    if (!d.tasks != !d.tasks_folder) return bad_usage("ternarize: --tasks goes with --dir");
     if (d.prompts && !a.n_answers) return bad_usage("ternarize: --prompts goes with --answers");
     if (a.n_steps && d.n_tokens)
         return bad_usage("ternarize: --steps and --tokens both say how long it learns");

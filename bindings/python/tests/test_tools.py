@@ -197,6 +197,13 @@ class Tools(unittest.TestCase):
         self.assertEqual([b.step for b in began], [3])
         self.assertTrue([e for e in seen if e.step == 6 and e.kl == e.kl and e.sign_flips == e.sign_flips])
         self.assertEqual([f["name"] for f in report["files"]], ["float", "ternary", "start", "q4_k_m", "q2_k"])
+        self.assertIn("by_certainty", report["lost"])
+        with open(self.path("blimp.jsonl"), "w") as file:
+            file.write('{"sentence_good": "The cat saw a dog", "sentence_bad": "dog a the cat ran"}\n' * 3)
+        report = tern.ternarize(base, self.path("trits.gguf"), compare=self.path("trits.gguf"), tasks=["blimp"],
+                                tasks_folder=self.folder, n_task_items=2, **how)
+        self.assertEqual((report["files"][5]["file"], report["files"][5]["kl"]), ("trits.gguf", report["files"][1]["kl"]))
+        self.assertEqual([(m["task"], m["n_items"]) for m in report["tasks_lost"]["metrics"]], [("blimp", 2)])
         self.assertIsNone(tern.ternarize(base, self.path("trits.gguf"), stages=["data", "heal"], **how))
         tern.ternarize(base, self.path("own.gguf"), n_answers=2, stages="answers", **how)
         with open(self.path("own.work/answers.jsonl")) as file:

@@ -27,7 +27,8 @@ typedef struct comparing {
     side model, reference;
     size_t n_rows, n_vocab;
     tern_eval_windows w;
-    double *kl, *p_change; // of each token that counts [n]
+    double *kl, *p_change;  // of each token that counts [n]
+    tern_eval_token *token; // the next one's, or NULL
     size_t n, n_same_top;
     tern_eval_sum log_ratio, product; // product: of both nll
 } comparing;
@@ -57,6 +58,9 @@ static tern_status compare_rows(comparing *c, size_t row, int32_t target, tern_e
     c->kl[c->n] = kl > 0 ? kl : 0; // rounding
     c->p_change[c->n++] = exp(q_log) - exp(p_log);
     c->n_same_top += p_top == q_top;
+    if (c->token)
+        *c->token++ = (tern_eval_token){
+            (float)c->kl[c->n - 1], (float)exp((double)p[p_top] - p_shift), true, p_top == q_top};
     tern_eval_sum_add(&c->model.nll, -q_log);
     tern_eval_sum_add(&c->reference.nll, -p_log);
     tern_eval_sum_add(&c->log_ratio, p_log - q_log);
@@ -217,6 +221,7 @@ static tern_status compare_document(comparing *c, const tern_eval_documents *d, 
         memcpy(w->fed, d->ids + at, n * sizeof *w->fed);
         memcpy(w->targets, d->ids + at + 1, n * sizeof *w->targets);
         if (at > begin && w->bos >= 0) w->fed[0] = w->bos;
+        c->token = d->tokens ? d->tokens + at + 1 : NULL;
         TERN_TRY(compare_window(c, err));
         w->n_done++;
     }

@@ -129,9 +129,25 @@ TEST(eval_compare_of_a_model_with_itself_is_nothing) {
     rig_close(&b);
 }
 
+// What each token says adds up to what is said of all; a document's first is not scored.
+static void check_tokens(const tern_eval_token *tokens, size_t n, const tern_eval_comparison *c) {
+    double kl = 0, same = 0;
+    size_t scored = 0;
+    for (size_t i = 0; i < n; i++) {
+        CHECK(tokens[i].is_scored == (i % (n / 2) != 0));
+        CHECK(!tokens[i].is_scored || (tokens[i].certainty > 0 && tokens[i].certainty <= 1));
+        scored += tokens[i].is_scored;
+        kl += (double)tokens[i].kl;
+        same += tokens[i].same_top;
+    }
+    CHECK(scored == c->model.n_scored && fabs(kl / (double)scored / c->kl.mean - 1) < 1e-5);
+    CHECK(near(same / (double)scored, c->same_top));
+}
+
 // A document that fits is the text of a window whose tokens all count; of several the tokens come
 // together, and in windows each but a document's first counts once. Seen to fail: with the text's
-// timeline kept from document to document; with windows that do not overlap.
+// timeline kept from document to document; with windows that do not overlap; with what a token says
+// written to the one before it.
 TEST(eval_compare_documents_reads_each_alone) {
     rig a = {0}, b = {0};
     tern_eval_comparison text, one, two, cut;
@@ -154,9 +170,12 @@ TEST(eval_compare_documents_reads_each_alone) {
     REQUIRE_OK(tern_eval_compare_documents(a.session, b.session, &d, &two, &err), err);
     CHECK(two.model.n_scored == 2 * one.model.n_scored && near(two.kl.mean, one.kl.mean) &&
           near(two.reference.nll, 2 * one.reference.nll));
+    tern_eval_token tokens[512] = {{0}};
     d.window = 16;
+    d.tokens = tokens;
     REQUIRE_OK(tern_eval_compare_documents(a.session, b.session, &d, &cut, &err), err);
     CHECK(cut.model.n_scored == two.model.n_scored && cut.model.nll != two.model.nll);
+    check_tokens(tokens, ends[1], &cut);
     rig_close(&a);
     rig_close(&b);
 }

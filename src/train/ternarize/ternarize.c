@@ -52,6 +52,7 @@ static tern_status name_files(tern_ternarizing *j) {
         {&j->json, "report.json"},
         {&j->plot, "loss.svg"},
         {&j->other, "other.gguf"},
+        {&j->results, "results"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         *files[i].path = tern_path_join(j->work, files[i].name);
@@ -61,9 +62,9 @@ static tern_status name_files(tern_ternarizing *j) {
 }
 
 static void close_job(tern_ternarizing *j) {
-    char *names[] = {j->answers,  j->answered, j->work, j->data, j->manifest,
-                     j->imatrix,  j->start,    j->run,  j->best, j->healed,
-                     j->exported, j->markdown, j->json, j->plot, j->other};
+    char *names[] = {j->answers, j->answered, j->work,  j->data,   j->manifest, j->imatrix,
+                     j->start,   j->run,      j->best,  j->healed, j->exported, j->markdown,
+                     j->json,    j->plot,     j->other, j->results};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) tern_free(names[i]);
     tern_strbuf_free(&j->identity);
 }
@@ -106,7 +107,7 @@ static tern_status check_desc(tern_ternarizing *j) {
                          "nor an adapter (lora_rank)");
     if (t->comm && t->comm->size > 1)
         return tern_fail(j->err, TERN_ERR_UNSUPPORTED, "ternarize: one process does it");
-    return TERN_OK;
+    return tern_ternarize_check_report(j);
 }
 
 // ---- What can be healed ------------------------------------------------------------------------
@@ -330,6 +331,7 @@ static bool is_done(const tern_ternarizing *j, tern_ternarize_stage stage) {
         j->answered, j->manifest, j->imatrix, j->start, j->healed, j->exported, j->markdown};
     if (stage == TERN_TERNARIZE_ANSWERS && j->desc->n_answers == 0) return true;
     if (stage == TERN_TERNARIZE_EXPORT && !is_there(j->desc->out)) return false;
+    if (stage == TERN_TERNARIZE_REPORT) return tern_ternarize_is_reported(j);
     return is_there(files[stage]);
 }
 
@@ -414,6 +416,7 @@ static tern_status ternarize(const tern_ternarize_desc *desc,
     TERN_NEED(desc->out);
     TERN_NEED_EACH(desc->source.paths, desc->source.n_paths);
     TERN_NEED_EACH(desc->source.held_out, desc->source.n_held_out);
+    TERN_NEED_EACH(desc->compared, desc->n_compared);
     tern_ternarizing j = {.desc = desc, .err = err};
     return in_folder(&j, run);
 }

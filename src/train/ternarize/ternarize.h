@@ -4,9 +4,12 @@
 //   ternarize_identity.c  what a folder was begun with
 //   ternarize_answers.c   the model's own words
 //   ternarize_report.c    what the ternary model costs, beside others
+//   ternarize_lost.c      where it lost that
+//   ternarize_tasks.c     how often each of them answers rightly
 #ifndef TERN_TRAIN_TERNARIZE_H
 #define TERN_TRAIN_TERNARIZE_H
 
+#include "tasks/tasks.h"
 #include "train/trainer.h"
 
 typedef struct tern_ternarizing {
@@ -18,7 +21,7 @@ typedef struct tern_ternarizing {
     char *work;
     // In `work`.
     char *answers, *answered, *data, *manifest, *imatrix, *start, *run, *best, *healed, *exported,
-        *markdown, *json, *plot, *other;
+        *markdown, *json, *plot, *other, *results;
     tern_error *err;
 } tern_ternarizing;
 
@@ -36,5 +39,39 @@ tern_status tern_ternarize_check_identity(const tern_ternarizing *j);
 
 tern_status tern_ternarize_answers(tern_ternarizing *j);
 tern_status tern_ternarize_report(tern_ternarizing *j);
+// Whether what the report is asked for is there, before any work.
+tern_status tern_ternarize_check_report(const tern_ternarizing *j);
+// Whether there is a report of what is asked for.
+bool tern_ternarize_is_reported(const tern_ternarizing *j);
+
+// ---- Parts of the report -----------------------------------------------------------------------
+
+// How much of the divergence stands where; of documents, those that are furthest.
+enum { TERN_LOST_GROUPS = 4, TERN_LOST_DOCUMENTS = 5 };
+typedef struct tern_lost_part {
+    double kl;               // sum
+    size_t n, n_same, first; // first: in ids, a document's
+} tern_lost_part;
+typedef struct tern_lost {
+    tern_lost_part groups[TERN_LOST_GROUPS]; // by the float model's certainty, falling
+    tern_lost_part documents[TERN_LOST_DOCUMENTS];
+    size_t n_documents, n_scored;
+} tern_lost;
+// By d->tokens. The documents are those with the greatest KL a token, falling.
+void tern_lost_find(const tern_eval_documents *d, tern_lost *out);
+tern_status tern_lost_put(const tern_lost *lost, const tern_eval_documents *d,
+                          const tern_model *model, tern_strbuf *markdown, tern_strbuf *json,
+                          tern_error *err);
+
+// A file's scores of all tasks, into work/results/KEY.jsonl.
+tern_status tern_ternarize_ask(const tern_ternarizing *j, tern_session *session, const char *key);
+tern_status tern_ternarize_find_tasks(const tern_ternarizing *j);
+// What those of the keys answered, [0] the model and [1] the ternary file; names: of the columns.
+typedef struct tern_answered {
+    const char *const *keys, *const *names;
+    size_t n;
+} tern_answered;
+tern_status tern_ternarize_put_tasks(const tern_ternarizing *j, const tern_answered *of,
+                                     tern_strbuf *markdown, tern_strbuf *json);
 
 #endif

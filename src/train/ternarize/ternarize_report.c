@@ -1,6 +1,6 @@
 // What a ternary model costs, on text that was not learnt: perplexity, divergence from the float
 // model, size and speed, beside the rounded model before training and what people would take
-// instead, Q4_K_M and Q2_K with the same importance matrix.
+// instead, Q4_K_M and Q2_K with the same importance matrix and the files that the caller has.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 enum { REPORT_TOKENS = 65536, WINDOW = 512, SPEED_TOKENS = 64 };
 
 typedef struct measured {
-    const char *name, *key;
+    const char *name, *key, *path; // path: of a file that the caller has
     uint64_t bytes, n_params;
     double tokens_per_second;
     tern_eval_comparison c;
 } measured;
 
-enum { MODEL, TERNARY, START, Q4_K_M, Q2_K, N_ROWS };
+enum { MODEL, TERNARY, START, Q4_K_M, Q2_K, OF_CALLER, COMPARED_MAX = 32 };
 
 typedef struct training { // of the last validation in the log; NAN: unknown
     double step, kl, agreement, sign_flips, zero_changes;
@@ -31,13 +31,66 @@ typedef struct reporting {
     int32_t window;
     tern_model *model;
     tern_session *session;
-    measured rows[N_ROWS];
+    measured rows[OF_CALLER + COMPARED_MAX];
+    int n_rows;
+    tern_eval_token *tokens; // of the ternary file
+    tern_lost lost;
     training training;
     const char *device;
 } reporting;
 
 static double bits(const measured *r) {
     return r->n_params ? 8 * (double)r->bytes / (double)r->n_params : 0;
+}
+
+// ---- What is asked for -------------------------------------------------------------------------
+
+tern_status tern_ternarize_check_report(const tern_ternarizing *j) {
+    const tern_ternarize_desc *d = j->desc;
+    if (d->n_compared > COMPARED_MAX)
+        return tern_fail(j->err, TERN_ERR_ARGUMENT, "ternarize: %zu files to compare: at most %d",
+                         d->n_compared, COMPARED_MAX);
+    for (size_t i = 0; i < d->n_compared; i++)
+        if (tern_path_look(d->compared[i]) == TERN_PATH_NONE)
+            return tern_fail(j->err, TERN_ERR_IO, "ternarize: %s, to compare, is not there",
+                             d->compared[i]);
+    return tern_ternarize_find_tasks(j);
+}
+
+// Another wish is another report.
+static void put_asked(const tern_ternarizing *j, tern_strbuf *out) {
+    const tern_ternarize_desc *d = j->desc;
+    tern_strbuf_printf(out, "%d tokens", (int)d->report_tokens);
+    for (size_t i = 0; i < d->n_compared; i++) tern_strbuf_printf(out, ", %s", d->compared[i]);
+    if (d->tasks)
+        tern_strbuf_printf(out, ", %d items of %s in %s", (int)d->n_task_items, d->tasks,
+                           d->tasks_folder);
+}
+
+static bool says_asked(const tern_ternarizing *j, const tern_json_doc *doc) {
+    tern_strbuf asked = {0};
+    put_asked(j, &asked);
+    const tern_str is = tern_json_str(tern_json_get(doc, tern_json_root(doc), "asked"));
+    const bool same = !asked.failed && is.ptr && tern_str_is(is, tern_strbuf_text(&asked));
+    tern_strbuf_free(&asked);
+    return same;
+}
+
+bool tern_ternarize_is_reported(const tern_ternarizing *j) {
+    tern_blob_file *file;
+    tern_blob blob;
+    tern_hold held = {0};
+    tern_json_doc doc = {0};
+    if (tern_path_look(j->markdown) == TERN_PATH_NONE) return false;
+    if (tern_blob_open(&file, j->json, false, &blob, NULL) != TERN_OK) return false;
+    const bool is =
+        tern_blob_hold(&blob, &held, NULL) == TERN_OK &&
+        tern_json_parse(&doc, (const char *)held.data, (size_t)blob.n, NULL) == TERN_OK &&
+        says_asked(j, &doc);
+    tern_json_free(&doc);
+    tern_blob_release(&held);
+    tern_blob_close(file);
+    return is;
 }
 
 // ---- The text ----------------------------------------------------------------------------------
@@ -84,6 +137,12 @@ static tern_status read_text(reporting *r) {
         status = read_document(r, shard, i, s.each);
     tern_token_set_close(set);
     return status;
+}
+
+static tern_status make_room(reporting *r) {
+    const size_t n = r->n_documents ? r->ends[r->n_documents - 1] : 0;
+    r->tokens = tern_alloc_array(TERN_MEM_MISC, n + 1, sizeof *r->tokens);
+    return r->tokens ? TERN_OK : tern_fail_memory(r->job->err, n * sizeof *r->tokens);
 }
 
 // ---- What training says ------------------------------------------------------------------------
@@ -172,20 +231,26 @@ static tern_status open_session(const reporting *r, const char *path, measured *
     return tern_session_open(s, *m, &(tern_session_desc){.kv_type = TERN_KV_F32}, r->job->err);
 }
 
+static tern_eval_documents documents_of(const reporting *r, int at) {
+    return (tern_eval_documents){.ids = r->ids,
+                                 .ends = r->ends,
+                                 .n = r->n_documents,
+                                 .window = r->window,
+                                 .tokens = at == TERNARY ? r->tokens : NULL,
+                                 .on_progress = r->job->desc->on_progress,
+                                 .user = r->job->desc->user};
+}
+
 static tern_status compare(reporting *r, int at, const char *path) {
     tern_model *m = NULL;
     tern_session *s = NULL;
     measured *row = &r->rows[at];
-    const tern_eval_documents documents = {.ids = r->ids,
-                                           .ends = r->ends,
-                                           .n = r->n_documents,
-                                           .window = r->window,
-                                           .on_progress = r->job->desc->on_progress,
-                                           .user = r->job->desc->user};
+    const tern_eval_documents documents = documents_of(r, at);
     tern_status status = open_session(r, path, row, &m, &s);
     if (status == TERN_OK)
         status = tern_eval_compare_documents(s, r->session, &documents, &row->c, r->job->err);
     if (status == TERN_OK) status = measure_speed(s, row, r->job->err);
+    if (status == TERN_OK) status = tern_ternarize_ask(r->job, s, row->key);
     tern_session_close(s);
     tern_model_close(m);
     return status;
@@ -209,12 +274,16 @@ static tern_status compare_all(reporting *r) {
     r->device = info.device;
     r->window = info.n_context_train < WINDOW ? info.n_context_train : WINDOW;
     TERN_TRY(compare(r, TERNARY, j->desc->out));
+    const tern_eval_documents documents = documents_of(r, TERNARY);
+    tern_lost_find(&documents, &r->lost);
     TERN_TRY(compare(r, START, j->start));
     TERN_TRY(compare_other(r, Q4_K_M, TERN_TYPE_Q4_K_M));
     TERN_TRY(compare_other(r, Q2_K, TERN_TYPE_Q2_K));
+    for (int i = OF_CALLER; i < r->n_rows; i++) TERN_TRY(compare(r, i, r->rows[i].path));
     of_model->c.model = r->rows[TERNARY].c.reference;
     of_model->c.same_top = 1;
-    return measure_speed(r->session, of_model, j->err);
+    TERN_TRY(measure_speed(r->session, of_model, j->err));
+    return tern_ternarize_ask(j, r->session, of_model->key);
 }
 
 // ---- What is written ---------------------------------------------------------------------------
@@ -239,6 +308,11 @@ static void put_verdict(const reporting *r, tern_strbuf *out) {
         tern_strbuf_puts(out, "take Q2_K unless the size decides, or heal with more text.");
     else
         tern_strbuf_puts(out, "it replaces Q2_K.");
+    for (int i = OF_CALLER; i < r->n_rows; i++)
+        if (r->rows[i].bytes <= t->bytes && r->rows[i].c.kl.mean < t->c.kl.mean)
+            tern_strbuf_printf(out, " %s is nearer, and not larger (KL %.4f, %.1f MB): take that.",
+                               r->rows[i].name, r->rows[i].c.kl.mean,
+                               (double)r->rows[i].bytes / 1e6);
     if (t->c.kl.mean >= s->c.kl.mean)
         tern_strbuf_printf(out, " Training has not helped (KL %.4f before it).", s->c.kl.mean);
 }
@@ -267,7 +341,7 @@ static void put_markdown(const reporting *r, tern_strbuf *out) {
         "| file | MB | bits a weight | perplexity | KL | same likeliest token |"
         " tokens/s |\n|---|---:|---:|---:|---:|---:|---:|\n",
         p->n_scored, p->window, r->device);
-    for (int i = 0; i < N_ROWS; i++) put_row(out, &r->rows[i]);
+    for (int i = 0; i < r->n_rows; i++) put_row(out, &r->rows[i]);
     tern_strbuf_printf(out, "\n%lld steps of %d tokens, rate %g, seed %llu.",
                        (long long)j->heal.n_steps, j->settled.batch_tokens, (double)j->settled.rate,
                        (unsigned long long)j->settled.seed);
@@ -286,6 +360,10 @@ static void put_json_row(tern_strbuf *out, const measured *r) {
     const tern_eval_comparison *c = &r->c;
     tern_strbuf_printf(out, "{\"name\":\"%s\",\"bytes\":%llu", r->key,
                        (unsigned long long)r->bytes);
+    if (r->path) {
+        tern_strbuf_puts(out, ",\"file\":");
+        tern_strbuf_json(out, r->name, strlen(r->name));
+    }
     put_number(out, "bits_per_weight", bits(r));
     put_number(out, "perplexity", c->model.perplexity);
     put_number(out, "perplexity_error", c->model.perplexity_error);
@@ -303,7 +381,7 @@ static void put_json(const reporting *r, tern_strbuf *out) {
     const tern_ternarizing *j = r->job;
     const training *t = &r->training;
     const char *model = tern_path_name(j->desc->model);
-    tern_strbuf verdict = {0};
+    tern_strbuf verdict = {0}, asked = {0};
     tern_strbuf_puts(out, "{\"model\":");
     tern_strbuf_json(out, model, strlen(model));
     tern_strbuf_printf(out, ",\"type\":\"%s\",\"device\":", tern_type_name(j->type));
@@ -318,11 +396,31 @@ static void put_json(const reporting *r, tern_strbuf *out) {
     tern_strbuf_json(out, tern_strbuf_text(&verdict), verdict.len);
     out->failed |= verdict.failed;
     tern_strbuf_free(&verdict);
-    for (int i = 0; i < N_ROWS; i++) {
+    for (int i = 0; i < r->n_rows; i++) {
         tern_strbuf_puts(out, i ? "," : ",\"files\":[");
         put_json_row(out, &r->rows[i]);
     }
-    tern_strbuf_puts(out, "]}\n");
+    tern_strbuf_puts(out, "],\"asked\":");
+    put_asked(j, &asked);
+    tern_strbuf_json(out, tern_strbuf_text(&asked), asked.len);
+    out->failed |= asked.failed;
+    tern_strbuf_free(&asked);
+}
+
+// After what is said of the files: where the ternary one lost, and what each answered.
+static tern_status put_details(const reporting *r, tern_strbuf *markdown, tern_strbuf *json) {
+    const char *keys[OF_CALLER + COMPARED_MAX], *names[OF_CALLER + COMPARED_MAX];
+    const tern_eval_documents documents = documents_of(r, TERNARY);
+    const tern_answered answered = {keys, names, (size_t)r->n_rows};
+    for (int i = 0; i < r->n_rows; i++) {
+        keys[i] = r->rows[i].key;
+        names[i] = r->rows[i].name;
+    }
+    tern_strbuf_puts(json, ",\"lost\":");
+    TERN_TRY(tern_lost_put(&r->lost, &documents, r->model, markdown, json, r->job->err));
+    TERN_TRY(tern_ternarize_put_tasks(r->job, &answered, markdown, json));
+    tern_strbuf_puts(json, "}\n");
+    return TERN_OK;
 }
 
 // The markdown is last: it says that the report is whole.
@@ -331,8 +429,9 @@ static tern_status write_report(const reporting *r) {
     tern_strbuf json = {0}, markdown = {0};
     put_json(r, &json);
     put_markdown(r, &markdown);
-    tern_status status = TERN_OK;
-    if (json.failed || markdown.failed) status = tern_fail_memory(j->err, json.len);
+    tern_status status = put_details(r, &markdown, &json);
+    if (status == TERN_OK && (json.failed || markdown.failed))
+        status = tern_fail_memory(j->err, json.len);
     if (status == TERN_OK) status = tern_file_write(j->json, json.ptr, json.len, j->err);
     if (status == TERN_OK)
         status = tern_file_write(j->markdown, markdown.ptr, markdown.len, j->err);
@@ -347,13 +446,22 @@ tern_status tern_ternarize_report(tern_ternarizing *j) {
                             [TERNARY] = {.name = "ternary", .key = "ternary"},
                             [START] = {.name = "ternary, before training", .key = "start"},
                             [Q4_K_M] = {.name = "Q4_K_M", .key = "q4_k_m"},
-                            [Q2_K] = {.name = "Q2_K", .key = "q2_k"}}};
+                            [Q2_K] = {.name = "Q2_K", .key = "q2_k"}},
+                   .n_rows = OF_CALLER};
+    char keys[COMPARED_MAX][32];
+    for (size_t i = 0; i < j->desc->n_compared; i++) {
+        const char *path = j->desc->compared[i];
+        snprintf(keys[i], sizeof keys[i], "compared-%zu", i + 1);
+        r.rows[r.n_rows++] = (measured){.name = tern_path_name(path), .key = keys[i], .path = path};
+    }
     tern_status status = read_text(&r);
+    if (status == TERN_OK) status = make_room(&r);
     if (status == TERN_OK) status = read_log(&r);
     if (status == TERN_OK) status = compare_all(&r);
     if (status == TERN_OK) status = write_report(&r);
     tern_session_close(r.session);
     tern_model_close(r.model);
+    tern_free(r.tokens);
     tern_free(r.ids);
     tern_free(r.ends);
     return status;

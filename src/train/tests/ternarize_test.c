@@ -166,6 +166,104 @@ TEST(ternarize_leaves_a_model_and_what_it_costs) {
     CHECK(tern_path_look(in(t.work, "other.gguf")) == TERN_PATH_NONE);
 }
 
+static void count_done(void *user, tern_ternarize_stage stage, bool is_done) {
+    uint32_t *done = user;
+    if (is_done) *done |= 1u << stage;
+}
+
+// ---- What else the report has ------------------------------------------------------------------
+
+// The parts of what is lost are all of it.
+static void check_lost(const tern_json_doc *doc, const tern_json *lost, double kl) {
+    const tern_json *groups = tern_json_get(doc, lost, "by_certainty");
+    const tern_json *documents = tern_json_get(doc, lost, "documents");
+    double sum = 0, n = 0, shares = 0, before = INFINITY;
+    for (const tern_json *g = tern_json_first(doc, groups); g; g = tern_json_next(doc, groups, g)) {
+        n += number(doc, g, "tokens");
+        sum += number(doc, g, "tokens") * number(doc, g, "kl");
+        shares += number(doc, g, "share_of_kl");
+    }
+    CHECK(n == number(doc, tern_json_root(doc), "tokens"));
+    CHECK_MSG(fabs(sum / n / kl - 1) < 1e-5 && fabs(shares - 1) < 1e-6, "KL %g of %g", sum / n, kl);
+    const tern_json *d = tern_json_first(doc, documents);
+    REQUIRE(d != NULL);
+    CHECK(strncmp(tern_json_str(tern_json_get(doc, d, "begin")).ptr, "the ", 4) == 0);
+    for (; d; d = tern_json_next(doc, documents, d)) {
+        CHECK(number(doc, d, "kl") <= before && number(doc, d, "tokens") >= 16);
+        before = number(doc, d, "kl");
+    }
+    CHECK(before > 0);
+}
+
+static void check_details(const char *work, int n_files) {
+    tern_json_doc doc = {0};
+    size_t n;
+    double kl[8] = {0};
+    int i = 0;
+    char *text = test_read(in(work, "report.json"), &n);
+    REQUIRE(text && tern_json_parse(&doc, text, n, NULL) == TERN_OK);
+    const tern_json *root = tern_json_root(&doc), *files = tern_json_get(&doc, root, "files");
+    for (const tern_json *f = tern_json_first(&doc, files); f && i < 8;
+         f = tern_json_next(&doc, files, f))
+        kl[i++] = number(&doc, f, "kl");
+    CHECK_MSG(i == n_files, "%d files", i);
+    CHECK(n_files < 6 || kl[5] == kl[2]); // the start again, as a file from elsewhere
+    check_lost(&doc, tern_json_get(&doc, root, "lost"), kl[1]);
+    const tern_json *lost = tern_json_path(&doc, "tasks_lost.metrics");
+    const tern_json *row = tern_json_is(lost, TERN_JSON_ARRAY) ? tern_json_first(&doc, lost) : NULL;
+    CHECK((row != NULL) == (n_files == 6));
+    if (row)
+        CHECK(number(&doc, row, "n_items") == 5 && number(&doc, row, "first") == 1 &&
+              number(&doc, row, "difference_stderr") >= 0);
+    tern_json_free(&doc);
+    free(text);
+}
+
+// A folder of two files, of three items and of two.
+static const char *write_task(void) {
+    static const char item[] = "{\"sentence_good\":\"the 1234 the end 1\","
+                               "\"sentence_bad\":\"end 9999 end 9 the\"}\n";
+    static char folder[PATH];
+    char path[PATH + 64], items[3 * sizeof item] = "";
+    tern_error err;
+    snprintf(folder, PATH, "%s", test_tmp("ternarize_tasks"));
+    snprintf(path, sizeof path, "%s/blimp", folder);
+    CHECK(tern_folder_make(folder, &err) == TERN_OK && tern_folder_make(path, &err) == TERN_OK);
+    for (int i = 1; i < 4; i++) {
+        strcat(items, item);
+        snprintf(path, sizeof path, "%s/blimp/%d.jsonl", folder, i);
+        if (i > 1) CHECK(tern_file_write(path, items, strlen(items), &err) == TERN_OK);
+    }
+    return folder;
+}
+
+// Files and tasks that are asked for later make another report. Seen to fail: with a report that is
+// taken as done whatever is asked.
+TEST(ternarize_reports_where_it_lost) {
+    ternarizing t;
+    char start[PATH + 64];
+    tern_error err;
+    uint32_t done = 0;
+    if (!prepare(&t, &llama, "ternarize_lost") || !learn(&t)) return;
+    t.d.report_tokens = 4096;
+    REQUIRE_OK(tern_ternarize(&t.d, &err), err);
+    check_details(t.work, 5);
+    snprintf(start, sizeof start, "%s", in(t.work, "start.gguf"));
+    const char *compared[] = {start};
+    t.d.compared = compared;
+    t.d.n_compared = 1;
+    t.d.tasks = "BLiMP";
+    t.d.tasks_folder = write_task();
+    t.d.n_task_items = 4;
+    t.d.on_stage = count_done;
+    t.d.user = &done;
+    REQUIRE_OK(tern_ternarize(&t.d, &err), err);
+    CHECK(done == (1u << TERN_TERNARIZE_REPORT) - 2);
+    check_details(t.work, 6);
+    REQUIRE_OK(tern_ternarize(&t.d, &err), err);
+    CHECK(done == (1u << TERN_TERNARIZE_STAGES) - 2);
+}
+
 // If no step is better than none, the model is the start, and the report says so. Seen to fail:
 // with the last step exported.
 TEST(ternarize_keeps_the_start_if_training_does_not_help) {
@@ -290,6 +388,8 @@ TEST(ternarize_survives_failing_allocations) {
     t.d.train.n_steps = 1;
     t.d.train.rate = 3e-4f;
     t.d.measure_tokens = t.d.report_tokens = t.d.train.valid_tokens = SEQ_LEN;
+    t.d.compared = &t.d.model;
+    t.d.n_compared = 1;
     const size_t before = tern_mem_get_stats().total_now;
     for (int i = 0; i < TERN_TERNARIZE_STAGES; i++) {
         tern_status status = TERN_ERR_MEMORY;
@@ -308,11 +408,6 @@ TEST(ternarize_survives_failing_allocations) {
         }
         CHECK(n_failures > 6);
     }
-}
-
-static void count_done(void *user, tern_ternarize_stage stage, bool is_done) {
-    uint32_t *done = user;
-    if (is_done) *done |= 1u << stage;
 }
 
 // Stage by stage, and again: then nothing is left to do.
@@ -460,6 +555,17 @@ TEST(ternarize_refuses_before_any_work) {
     d = t.d;
     d.source.n_paths = 0;
     refuses(&d, "no text to learn");
+    d = t.d;
+    d.compared = (const char *const[]){"/none/iq2.gguf"};
+    d.n_compared = 1;
+    refuses(&d, "/none/iq2.gguf, to compare, is not there");
+    d = t.d;
+    d.tasks = "piqa,chess";
+    refuses(&d, "tasks, tasks_folder and n_task_items 0: expected names");
+    d.tasks_folder = "/none";
+    refuses(&d, "/none: there is no file for piqa in it");
+    d.tasks = "chess";
+    refuses(&d, "there is no task 'chess'");
     d = t.d;
     d.type = "tq2_0"; // rows of 128
     refuses(&d, "blocks of 256");
