@@ -171,12 +171,17 @@ def score(requests, calls):
     return sum(tools), sum(whole)
 
 
-def ask(port, request):
-    body = {"messages": request["messages"], "tools": request["tools"], "temperature": 0, "max_tokens": 64}
+def post(port, path, **body):
     server = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-    server.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+    server.request("POST", path, json.dumps({"temperature": 0, "max_tokens": 64, **body}),
+                   {"Content-Type": "application/json"})
     answer = json.loads(server.getresponse().read())
     server.close()
+    return answer
+
+
+def ask(port, request):
+    answer = post(port, "/v1/chat/completions", messages=request["messages"], tools=request["tools"])
     try:
         message = answer["choices"][0]["message"]
         for call in message.get("tool_calls") or []:
@@ -197,8 +202,13 @@ def is_ready(port):
         return False
 
 
-def answers_of(a, port, model, lora):
-    requests = [json.loads(line) for line in open(a.work + "/requests.jsonl")]
+def go_on(port, said):
+    """What is said to a prompt as it is: no call is held to its tool's schema."""
+    return post(port, "/v1/completions", prompt=said["prompt"])["choices"][0]["text"]
+
+
+def of_server(a, port, model, lora, asked, items):
+    """asked(port, item) of each, by a server of its own."""
     log = open("%s/log/serve-%d" % (a.work, port), "w")
     server = subprocess.Popen([a.tern, "serve", model, "--port", str(port), "-t", str(a.threads), "-c", "16384",
                                *(["--lora", lora] if lora else [])], stdout=log, stderr=subprocess.STDOUT)
@@ -208,15 +218,30 @@ def answers_of(a, port, model, lora):
                 raise RuntimeError("tern serve has ended")
             time.sleep(0.1)
         with ThreadPoolExecutor(16) as pool:
-            calls = list(pool.map(lambda r: ask(port, r), requests))
-        json.dump(calls, open("%s/log/calls-%d" % (a.work, port), "w"))
-        return score(requests, calls)
-    except Exception as e:
-        print(model, lora, e, flush=True)
-        return 0, 0
+            return list(pool.map(lambda r: asked(port, r), items))
     finally:
         server.terminate()
         server.wait()
+
+
+def answers_of(a, port, model, lora):
+    requests = [json.loads(line) for line in open(a.work + "/requests.jsonl")]
+    try:
+        return score(requests, of_server(a, port, model, lora, ask, requests))
+    except Exception as e:
+        print(model, lora, e, flush=True)
+        return 0, 0
+
+
+def beside_transformers(a, s):
+    """Both say the same with one adapter: of how many requests the whole texts are equal, and how many calls are right."""
+    said = [json.loads(line) for line in open(a.work + "/answers.jsonl")]
+    requests = [json.loads(line) for line in open(a.work + "/requests.jsonl")]
+    adapter = last_step("%s/tern/lora-%d" % (a.work, a.seeds[0]), s["steps"]["lora"])
+    texts = of_server(a, 18300, a.work + "/base.gguf", adapter, go_on, said)
+    same = sum(text == t["answer"] for text, t in zip(texts, said))
+    print("with tern's lora %d, transformers and tern say the same to %d of %d requests" % (a.seeds[0], same, len(said)))
+    return score(requests, [call_in(t["answer"]) for t in said]), score(requests, [call_in(t) for t in texts])
 
 
 def models_of(a, s, side, seeds):
@@ -338,8 +363,7 @@ def main():
                            *models_of(a, s, "torch", [alone])], 18100)
     told.update(ask_all(a, models_of(a, s, "tern", others), 18200))
     if os.path.exists(a.work + "/answers.jsonl"):
-        requests = [json.loads(line) for line in open(a.work + "/requests.jsonl")]
-        told["transformers, tern's lora"] = score(requests, [call_in(json.loads(l)) for l in open(a.work + "/answers.jsonl")])
+        told["transformers, unconstrained"], told["tern, unconstrained"] = beside_transformers(a, s)
     for name, right in told.items():
         print(name, *right)
     table(a, s, told)

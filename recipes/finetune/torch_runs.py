@@ -170,8 +170,9 @@ def answer(work, adapter):
                            do_sample=False, eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
                            pad_token_id=tokenizer.pad_token_id)
     with open(work + "/answers.jsonl", "w") as f:
-        for row in y[:, x["input_ids"].shape[1] :]:
-            print(json.dumps(tokenizer.decode(row, skip_special_tokens=True)), file=f)
+        for prompt, row in zip(texts, y[:, x["input_ids"].shape[1] :]):
+            said = tokenizer.decode(row, skip_special_tokens=True)
+            print(json.dumps({"prompt": prompt, "answer": said}), file=f)
 
 
 def main():
