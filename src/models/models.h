@@ -521,6 +521,13 @@ void tern_config_write_json(const tern_arch *arch, const tern_config *c, const c
                             tern_strbuf *out);
 // The config of the same model with its tensors in GGUF's order.
 void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c);
+// A folder's config becomes that of its GGUF, where `folded` factors are in the weights. False:
+// that cannot be, since table and head are one matrix and have different factors.
+bool tern_config_fold(const tern_arch *arch, tern_config *c);
+// How many factors of RoPE a config.json has as numbers and a GGUF as the tensor rope_freqs.weight;
+// 0: none. The others' are tensors of the model.
+int tern_config_n_rope_freqs(const tern_config *c);
+void tern_config_rope_freqs(const tern_config *c, float *factors);
 
 // ---- Orders and numbers of the two worlds (orders.c) -------------------------------------------
 

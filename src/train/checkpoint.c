@@ -79,6 +79,10 @@ static bool is_in(const tern_trainer *t, const tern_slot *s, part of) {
     return of == WEIGHTS ? s->is_weight : is_own(t, s) || is_rounded(s);
 }
 
+static int n_rope(const tern_trainer *t) {
+    return t->base ? 0 : tern_config_n_rope_freqs(&t->config);
+}
+
 // The name of a slot's numbers: moments become "adam.m.NAME", masters "master.NAME".
 static void file_name(const tern_slot *s, part of, char *out, size_t size) {
     const char *before = !s->is_weight ? "adam." : of == SECOND ? "master." : "";
@@ -241,11 +245,24 @@ static tern_status write_slot(tern_trainer *t, tern_gguf_writer *w, const tern_s
     return status;
 }
 
+// Factors of RoPE that a folder has as numbers in its config: its graph has no weight for them.
+static tern_status write_rope(const tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
+    const uint64_t bytes = (uint64_t)n_rope(t) * sizeof(float);
+    if (bytes == 0) return TERN_OK;
+    float *factors = tern_alloc(TERN_MEM_MISC, (size_t)bytes);
+    if (!factors) return tern_fail_memory(err, bytes);
+    tern_config_rope_freqs(&t->config, factors);
+    tern_status status = tern_gguf_write(w, factors, bytes, err);
+    tern_free(factors);
+    return status;
+}
+
 static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, part of, tern_error *err) {
     for (size_t i = 0; i < t->n_slots; i++) {
         if (!is_in(t, &t->slots[i], of)) continue;
         TERN_TRY(write_slot(t, w, &t->slots[i], of, err));
     }
+    if (of != SECOND) TERN_TRY(write_rope(t, w, err));
     return tern_gguf_writer_finish(w, err);
 }
 
@@ -261,13 +278,16 @@ static uint64_t n_cols_of(const tern_slot *s) {
 static tern_status declare_slots(tern_trainer *t, tern_gguf_writer *w, part of) {
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
-        const uint64_t ne[] = {n_cols_of(s), s->n_rows};
+        const uint64_t ne[] = {n_cols_of(s), s->n_rows / s->n_parts, s->n_parts};
+        const int n_dims = s->n_parts > 1 ? 3 : s->n_rows > 1 ? 2 : 1;
         char name[80];
         if (!is_in(t, s, of)) continue;
         file_name(s, of, name, sizeof name);
-        TERN_TRY(tern_gguf_declare(w, name, type_of(s, of), s->n_rows > 1 ? 2 : 1, ne));
+        TERN_TRY(tern_gguf_declare(w, name, type_of(s, of), n_dims, ne));
     }
-    return TERN_OK;
+    const uint64_t n = (uint64_t)n_rope(t);
+    if (of == SECOND || n == 0) return TERN_OK;
+    return tern_gguf_declare(w, "rope_freqs.weight", TERN_DTYPE_F32, 1, &n);
 }
 
 static void remove_checkpoint(const tern_trainer *t, int64_t step) {
@@ -403,7 +423,8 @@ static tern_status find_numbers(const tern_file *file, const tern_slot *s, const
     double sum;
     file_name(s, of, name, sizeof name);
     const tern_tensor *x = tern_file_tensor(file, name);
-    if (!x || x->type != type_of(s, of) || x->ne[0] != n_cols_of(s) || x->ne[1] != s->n_rows)
+    if (!x || x->type != type_of(s, of) || x->ne[0] != n_cols_of(s) ||
+        x->ne[1] != s->n_rows / s->n_parts || x->ne[2] != s->n_parts)
         return tern_fail(err, TERN_ERR_FORMAT, "%s: %s is missing or has another shape", file->path,
                          name);
     TERN_TRY(tern_blob_hold(&x->data, out, err));

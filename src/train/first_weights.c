@@ -11,7 +11,7 @@
 tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_frozen *from,
                                   const tern_value *v, tern_error *err) {
     tern_weight_rows *r = out;
-    *r = (tern_weight_rows){0};
+    *r = (tern_weight_rows){.from = from, .name = v->name};
     TERN_TRY(tern_arch_weight(from->file, from->arch, v, &r->tensor, err));
     if (!v->is_matrix && !v->is_table) { // files have vectors as columns, too
         r->tensor.ne[0] = (uint64_t)v->cols;
@@ -35,16 +35,20 @@ tern_status tern_weight_rows_begin(tern_weight_rows *r, const tern_ternary_kind 
     return tern_codes_open(&r->codes, &m, kind, false, err);
 }
 
-static void read_numbers(tern_weight_rows *r, int64_t row, float *out) {
-    row = tern_order_source(&r->moves.rows, row, true);
-    tern_codes_decode(&r->codes, &r->kind, row, out);
+// As conversion to GGUF folds them in, to the same bits.
+static void fold(const tern_weight_rows *r, int64_t row, float *x, int64_t n) {
+    const tern_arch *arch = r->from->arch;
+    if (!r->from->factors || !arch->folded) return;
+    const double factor = arch->folded(r->from->factors, r->name, row);
+    for (int64_t i = 0; factor != 1 && i < n; i++) x[i] = (float)((double)x[i] * factor);
 }
 
 void tern_weight_rows_read(tern_weight_rows *r, int64_t row, float *out) {
-    int64_t n = (int64_t)r->tensor.ne[0];
-    read_numbers(r, row, out);
+    const int64_t n = (int64_t)r->tensor.ne[0], from = tern_order_source(&r->moves.rows, row, true);
+    tern_codes_decode(&r->codes, &r->kind, from, out);
     tern_order_columns(&r->moves.columns, true, out, n, r->scratch);
     tern_change_apply(r->change, true, out, (size_t)n);
+    fold(r, from, out, n);
 }
 
 void tern_weight_rows_read_in(const tern_weight_rows *r, int64_t row, float *room, float *out) {
@@ -151,7 +155,8 @@ tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, f
                                     tern_error *err) {
     const tern_file *file = t->tokenizer_file; // the whole model's
     tern_weight_rows r;
-    const tern_frozen from = {.file = file, .arch = t->arch, .config = &t->config};
+    tern_frozen from = {.file = file, .arch = t->arch, .config = &t->config};
+    if (file->kind == TERN_FILE_HF) from.factors = &t->factors;
     tern_value v = *value_of(t, s->name);
     if (tern_grown_has(t, s)) v.rows = t->grown.n_rows;
     tern_status status = tern_weight_rows_open(&r, &from, &v, err);
@@ -198,4 +203,24 @@ tern_status tern_trainer_init_weights(tern_trainer *t, tern_error *err) {
         status = tern_arch_refuse_unread(t->tokenizer_file, t->arch, &t->config, &g, 1, err);
     if (status == TERN_OK) status = init_slots(t, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);
+}
+
+static tern_status load_factors(tern_trainer *t, tern_vid v, tern_error *err) {
+    if (v < 0 || tern_value_is_teacher(&t->train.graph.values[v])) return TERN_OK;
+    tern_slot *s = tern_trainer_slot(t, t->train.graph.values[v].name);
+    const uint64_t n = s->n_rows * s->n_cols;
+    float *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *data);
+    if (!data) return tern_fail_memory(err, n * sizeof *data);
+    tern_status status = tern_trainer_read_first(t, s, data, err);
+    if (status == TERN_OK) status = t->backend->write(s->array, 0, n, data, err);
+    tern_free(data);
+    return status;
+}
+
+tern_status tern_trainer_load_factors(tern_trainer *t, tern_error *err) {
+    const tern_graph *g = &t->train.graph;
+    for (size_t i = 0; t->desc.init && !t->base && i < g->n_nodes; i++)
+        for (int k = 0; g->nodes[i].op == TERN_OP_ROPE && k < 2; k++)
+            TERN_TRY(load_factors(t, tern_node_optional(&g->nodes[i], k), err));
+    return TERN_OK;
 }

@@ -20,10 +20,12 @@ static tern_status read_init(tern_trainer *t, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "its weights are rotated, which no file of master weights says: train an "
                          "adapter (lora_rank) for it");
-    if (t->arch->folded && t->tokenizer_file->kind == TERN_FILE_HF)
+    TERN_TRY(tern_config_check_gguf(t->arch, &t->config, err));
+    t->factors = t->config;
+    if (t->tokenizer_file->kind == TERN_FILE_HF && !tern_config_fold(t->arch, &t->config))
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "a %s's GGUF has factors in its weights that its folder has beside them: "
-                         "convert it first, checkpoints are GGUFs",
+                         "the head of this %s is its table, and a checkpoint, which is a GGUF, has "
+                         "different factors in both: train an adapter (lora_rank) for it",
                          t->arch->name);
     if (!t->config.n_labels) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED, "a reranker makes neither vectors nor answers");
@@ -148,6 +150,7 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
     *s = (tern_slot){.name = v->name,
                      .n_rows = (uint64_t)v->rows,
                      .n_cols = (uint64_t)v->cols,
+                     .n_parts = v->parts > 1 ? (uint64_t)v->parts : 1,
                      .is_weight = v->kind == TERN_VALUE_WEIGHT,
                      .is_matrix = v->is_matrix || v->is_table};
     s->is_kept = s->is_weight ? !tern_value_is_teacher(v) && (!t->base || tern_lora_is_trained(v))
@@ -246,6 +249,7 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
         if (!s->codes_bytes)
             TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
     }
+    TERN_TRY(tern_trainer_load_factors(t, err));
     if (t->base) TERN_TRY(tern_lora_load_base(t, err));
     if (t->teacher) TERN_TRY(tern_teacher_load(t, err));
     for (int i = 0; i < 3; i++) TERN_TRY(bind_arrays(t, programs[i], err));

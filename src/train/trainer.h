@@ -91,6 +91,7 @@ typedef struct tern_slot {
     const char *name;
     tern_train_array *array;
     uint64_t n_rows, n_cols;
+    uint64_t n_parts;     // of a weight: stacked matrices, which share its rows; 1: it is one
     uint64_t codes_bytes; // of a frozen matrix that stays as its file has it; 0: floats
     bool is_weight, is_matrix;
     bool is_ternary; // a master weight that is rounded in use
@@ -118,6 +119,7 @@ typedef struct tern_trainer {
     uint32_t init_sum;                   // CRC-32 of the weights of desc.init, 0: none
     tern_dtype qat;                      // with desc.qat: its type
     tern_config config;
+    tern_config factors; // of desc.init, with those that its GGUF has in its weights
     const tern_arch *arch;
     const tern_train_backend *backend;
     tern_trainer_device *device;
@@ -182,6 +184,8 @@ void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviat
 // A slot's numbers in desc.init, as training begins with them.
 tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, float *data,
                                     tern_error *err);
+// RoPE's factors in desc.init: programs read them as they are compiled.
+tern_status tern_trainer_load_factors(tern_trainer *t, tern_error *err);
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
 
 typedef struct tern_weight_rows tern_weight_rows;
@@ -190,8 +194,9 @@ typedef struct tern_frozen {
     const tern_file *file;
     const tern_arch *arch;
     const tern_config *config;
-    tern_ternary_kind *kinds; // by value of the built graph
-    tern_weight_rows *coded;  // likewise; of those that stay in the file's types
+    const tern_config *factors; // that a folder's numbers get, as in a GGUF; NULL: none
+    tern_ternary_kind *kinds;   // by value of the built graph
+    tern_weight_rows *coded;    // likewise; of those that stay in the file's types
     size_t n_kinds;
     uint32_t sum; // CRC-32 over the beginnings of the weights that were loaded
 } tern_frozen;
@@ -203,7 +208,9 @@ struct tern_weight_rows {
     tern_codes codes;
     tern_moves moves;   // of rows and columns, into GGUF's order
     tern_change change; // of numbers, likewise
-    float *scratch;     // a row, where columns move
+    const tern_frozen *from;
+    const char *name; // of the weight
+    float *scratch;   // a row, where columns move
 };
 tern_status tern_weight_rows_open(tern_weight_rows *out, const tern_frozen *from,
                                   const tern_value *v, tern_error *err);

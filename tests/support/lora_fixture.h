@@ -4,6 +4,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include "base/os/os_file.h"
 #include "input/tokenizer/tok_small.h"
 #include "tern_tools.h"
@@ -129,6 +131,42 @@ static inline bool make_base(const base_kind *k, char *path, size_t size) {
     }
     CHECK_MSG(ok, "%s: %s", k->name, err.message);
     return ok;
+}
+
+// ---- Families ----------------------------------------------------------------------------------
+
+// A folder of tests/oracles with a tokenizer, and text about animals.
+static inline bool copy_oracle(const char *from, char *folder, size_t size) {
+    static const char *const names[][2] = {{"config.json", "config.json"},
+                                           {"model.safetensors", "model.safetensors"},
+                                           {"../small_tokenizer.json", "tokenizer.json"}};
+    tern_error err = {0};
+    bool ok = true;
+    snprintf(folder, size, "%s", test_tmp("lora_family"));
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < 3; i++) {
+        char in[300], out[400];
+        size_t n;
+        snprintf(in, sizeof in, "%s/%s", from, names[i][0]);
+        snprintf(out, sizeof out, "%s/%s", folder, names[i][1]);
+        char *bytes = test_read(in, &n);
+        ok = ok && bytes && tern_file_write(out, bytes, n, &err) == TERN_OK;
+        free(bytes);
+    }
+    CHECK_MSG(ok, "%s: %s", from, err.message);
+    return ok;
+}
+
+static inline bool make_animals(const char *base, const char *folder) {
+    static const char *const names[] = {"cat", "dog", "hen", "fox"};
+    const char *text = test_tmp("lora_family.txt");
+    FILE *f = fopen(text, "w");
+    if (!f) return false;
+    for (int i = 0; i < 256; i++)
+        fprintf(f, "the %s and the %s and the %s, a %s is a pet.<|endoftext|>", names[i % 4],
+                names[i / 4 % 4], names[i / 16 % 4], names[i / 64]);
+    fclose(f);
+    return build_data(base, text, "<stop>", folder);
 }
 
 #endif

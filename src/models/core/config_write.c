@@ -367,3 +367,28 @@ void tern_config_order_as_gguf(const tern_arch *arch, tern_config *c) {
     c->delta.tiled = true;
     c->vision.colors_last = false;
 }
+
+bool tern_config_fold(const tern_arch *arch, tern_config *c) {
+    if (!arch->folded) return true;
+    if (c->tied_head &&
+        arch->folded(c, "token_embd.weight", 0) != arch->folded(c, "output.weight", 0))
+        return false;
+    c->multipliers = (tern_multipliers){1, 1, {1, 1, 1, 1, 1}, 1, 1, 1, 1, 1};
+    c->embedding_scale = c->logit_divisor = 0;
+    return true;
+}
+
+int tern_config_n_rope_freqs(const tern_config *c) {
+    bool numbers = c->rope.scaling == TERN_ROPE_LLAMA3 || c->rope.scaling == TERN_ROPE_PROPORTIONAL;
+    return numbers ? c->rope.n_rot / 2 : 0;
+}
+
+void tern_config_rope_freqs(const tern_config *c, float *factors) {
+    const tern_rope_attrs *a = &c->rope;
+    if (a->scaling == TERN_ROPE_LLAMA3) {
+        tern_rope_llama3_factors(a, factors);
+        return;
+    }
+    for (int i = 0; i < tern_config_n_rope_freqs(c); i++) // as in llama.cpp
+        factors[i] = i < (int)((float)a->n_rot * a->factor) / 2 ? 1 : 1e30f;
+}

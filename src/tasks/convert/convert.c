@@ -503,11 +503,9 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
 
 // In GGUF the table has one factor folded in and the head another: they are not the same matrix.
 static tern_status refuse_tied(const conversion *c, tern_error *err) {
-    bool folds = c->to_gguf && c->file->kind == TERN_FILE_HF && c->arch->folded;
-    if (!folds || !c->config.tied_head ||
-        c->arch->folded(&c->config, "token_embd.weight", 0) ==
-            c->arch->folded(&c->config, "output.weight", 0))
-        return TERN_OK;
+    tern_config config = c->config;
+    bool folds = c->to_gguf && c->file->kind == TERN_FILE_HF;
+    if (!folds || tern_config_fold(c->arch, &config)) return TERN_OK;
     return tern_fail(err, TERN_ERR_UNSUPPORTED,
                      "a %s whose head is its table cannot be written as GGUF: their factors differ",
                      c->arch->name);

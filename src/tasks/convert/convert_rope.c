@@ -40,16 +40,13 @@ tern_status tern_convert_take_rope_factors(conversion *c, tern_error *err) {
 }
 
 tern_status tern_convert_add_rope_factors(conversion *c, tern_error *err) {
-    const tern_rope_attrs *a = &c->config.rope;
-    bool proportional = a->scaling == TERN_ROPE_PROPORTIONAL;
-    if (!c->to_gguf || (a->scaling != TERN_ROPE_LLAMA3 && !proportional)) return TERN_OK;
-    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)a->n_rot / 2, sizeof(float));
-    if (!c->rope_factors) return tern_fail_memory(err, (size_t)a->n_rot);
-    if (!proportional) tern_rope_llama3_factors(a, c->rope_factors);
-    for (int i = 0; proportional && i < a->n_rot / 2; i++) // as in llama.cpp
-        c->rope_factors[i] = i < (int)((float)a->n_rot * a->factor) / 2 ? 1 : 1e30f;
+    const int n = tern_config_n_rope_freqs(&c->config);
+    if (!c->to_gguf || n == 0) return TERN_OK;
+    c->rope_factors = tern_alloc_array(TERN_MEM_FILE, (size_t)n, sizeof(float));
+    if (!c->rope_factors) return tern_fail_memory(err, (size_t)n * sizeof(float));
+    tern_config_rope_freqs(&c->config, c->rope_factors);
     c->items[c->n_items++] = (item){.values = c->rope_factors,
-                                    .n_values = (uint64_t)a->n_rot / 2,
+                                    .n_values = (uint64_t)n,
                                     .name = "rope_freqs.weight",
                                     .type = TERN_DTYPE_F32};
     return TERN_OK;

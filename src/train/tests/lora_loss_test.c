@@ -95,40 +95,6 @@ TEST(lora_training_is_what_a_session_computes) {
     }
 }
 
-// A folder of tests/oracles with a tokenizer, and text about animals.
-static bool copy_oracle(const char *from, char *folder, size_t size) {
-    static const char *const names[][2] = {{"config.json", "config.json"},
-                                           {"model.safetensors", "model.safetensors"},
-                                           {"../small_tokenizer.json", "tokenizer.json"}};
-    tern_error err = {0};
-    bool ok = true;
-    snprintf(folder, size, "%s", test_tmp("lora_family"));
-    mkdir(folder, 0777);
-    for (size_t i = 0; i < 3; i++) {
-        char in[300], out[400];
-        size_t n;
-        snprintf(in, sizeof in, "%s/%s", from, names[i][0]);
-        snprintf(out, sizeof out, "%s/%s", folder, names[i][1]);
-        char *bytes = test_read(in, &n);
-        ok = ok && bytes && tern_file_write(out, bytes, n, &err) == TERN_OK;
-        free(bytes);
-    }
-    CHECK_MSG(ok, "%s: %s", from, err.message);
-    return ok;
-}
-
-static bool make_animals(const char *base, const char *folder) {
-    static const char *const names[] = {"cat", "dog", "hen", "fox"};
-    const char *text = test_tmp("lora_family.txt");
-    FILE *f = fopen(text, "w");
-    if (!f) return false;
-    for (int i = 0; i < 256; i++)
-        fprintf(f, "the %s and the %s and the %s, a %s is a pet.<|endoftext|>", names[i % 4],
-                names[i / 4 % 4], names[i / 16 % 4], names[i / 64]);
-    fclose(f);
-    return build_data(base, text, "<stop>", folder);
-}
-
 // For a Falcon-H1: its folder has factors besides the weights, which the GGUF has folded in.
 static void check_other_world(const char *other, const char *adapter) {
     tern_error err = {0};
@@ -172,6 +138,39 @@ TEST(lora_training_of_the_families_is_what_a_session_computes) {
         tern_status status = tern_train(&d, &err);
         CHECK_MSG((status == TERN_OK) == (i >= 2), "%s", err.message);
         CHECK(i >= 2 || strstr(err.message, "no matrix of 'gate,up' that can have an adapter"));
+    }
+}
+
+// All weights of such models: a session computes the loss that was trained, with the GGUF of it.
+// Seen to fail: with experts that a checkpoint has as one matrix; with RoPE's factors that it
+// lacks, and that are compiled before they are read; without the factors of a Falcon-H1's folder.
+TEST(tuning_of_the_families_is_what_a_session_computes) {
+    static const char *const from[] = {"tests/oracles/granitehybrid", "tests/oracles/falcon_h1",
+                                       "tests/oracles/gemma4",        "tests/oracles/qwen3moe",
+                                       "tests/oracles/lfm2moe",       "tests/oracles/llama_scaled",
+                                       "tests/oracles/phi3"};
+    for (int i = 0; i < 14; i++) {
+        char folder[300], data[300], out[300], last[400], gguf[300];
+        tern_error err = {0};
+        losses l;
+        if (!copy_oracle(from[i / 2], folder, sizeof folder)) return;
+        snprintf(gguf, sizeof gguf, "%s", test_tmp("tune_family.gguf"));
+        REQUIRE_OK(tern_convert(folder, gguf, NULL, &err), err);
+        const char *base = i % 2 ? gguf : folder;
+        snprintf(data, sizeof data, "%s", test_tmp("tune_family_data"));
+        snprintf(out, sizeof out, "%s%d", test_tmp("tune_family_out"), i);
+        if (!make_animals(base, data)) return;
+        tern_train_desc d = small_run(base, data, out, &l);
+        d.lora_rank = 0;
+        d.rate = 1e-3f;
+        REQUIRE_OK(tern_train(&d, &err), err);
+        snprintf(last, sizeof last, "%s/step-00000040.gguf", out);
+        const double first = session_loss_from(base, -1, NULL, data);
+        const double end = session_loss_from(last, -1, NULL, data);
+        CHECK_MSG(fabs(l.first_valid / first - 1) < 1e-5, "%s: %g, a session's %g", base,
+                  l.first_valid, first);
+        CHECK_MSG(fabs(l.last_valid / end - 1) < 1e-5 && end < 0.8 * first,
+                  "%s: %g, a session's %g, from %g", base, l.last_valid, end, first);
     }
 }
 
