@@ -349,6 +349,10 @@ typedef struct tern_train_desc {
     int64_t n_steps; // 0: 1000; a resumed run keeps its number
     tern_schedule schedule;
     tern_optimizer optimizer;
+    // Trained matrices and tables are bfloat16, in memory and checkpoints: half of what their
+    // floats take. Steps are rounded at random, by `seed` (arXiv:2010.06192). On the CPU; not with
+    // lora_rank.
+    bool bf16_masters;
     float rate, rate_2;       // peak learning rates of the first and second stage, 0: the preset's
     int64_t n_warmup;         // warm-up steps, 0: a twentieth, at most 375
     float weight_decay, clip; // 0: 0.1 (with init 0) and 1; negative: none

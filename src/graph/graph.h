@@ -64,7 +64,7 @@ typedef struct tern_value {
     bool is_table;    // rows are looked up by token (a tied head uses the same weight both ways)
     bool on_host;     // so large a table that a device with its own memory is sent only rows of it
     bool is_matrix;   // multiplied from the right: [n_out, n_in] in rows and cols
-    bool is_coded;    // frozen in training, and decoded from its file's type wherever it is read
+    bool is_coded;    // in training: decoded wherever it is read, from its file's type or bfloat16
     int32_t parts;    // number of stacked matrices; each row reads a few of them; 0: one
     // States
     tern_state_kind state;
@@ -497,6 +497,9 @@ enum {
     TERN_ADAMW8_FLOATS = 1 + TERN_ADAMW8_BLOCK / 4,
     TERN_ADAMW8_LEAST = 4096,
 };
+// Whether all ops that read weight v, one at least, can decode its rows (is_coded): products,
+// lookups, and what rounds a whole weight.
+bool tern_graph_decodes(const tern_graph *g, tern_vid v);
 tern_status tern_graph_optimizer(const tern_graph *g, tern_update_kind kind, tern_graph *update,
                                  tern_error *err);
 

@@ -56,6 +56,31 @@ static void update_weight(tern_graph *update, tern_op op, const tern_value *w, t
     if (n) n->update = (tern_update_attrs){w->is_matrix || w->is_table, 1};
 }
 
+static bool decodes(const tern_node *n, int k) {
+    switch (n->op) {
+    case TERN_OP_TERNARIZE:
+    case TERN_OP_FAKE_QUANTIZE: return k == 0;
+    case TERN_OP_EMBED:
+    case TERN_OP_LINEAR:
+    case TERN_OP_LINEAR_GRAD_X: return k == 1;
+    case TERN_OP_EXPERTS:
+    case TERN_OP_EXPERTS_GRAD_X:
+    case TERN_OP_EXPERTS_GRAD_SUM: return k == 2;
+    default: return false;
+    }
+}
+
+bool tern_graph_decodes(const tern_graph *g, tern_vid v) {
+    bool any = false;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++) {
+            if (g->nodes[i].in[k] != v) continue;
+            if (!decodes(&g->nodes[i], k)) return false;
+            any = true;
+        }
+    return any;
+}
+
 tern_status tern_graph_optimizer(const tern_graph *g, tern_update_kind kind, tern_graph *update,
                                  tern_error *err) {
     tern_vid norm2 =

@@ -4,8 +4,8 @@
 //
 // The arrays outlive the programs: one program (forward and backward) reads the weights that
 // another writes (the optimizer). A graph's weights and states are bound to arrays, value by value;
-// temporaries belong to the program. Everything is float32, except frozen matrices that stay in the
-// types of their file (is_coded).
+// temporaries belong to the program. Everything is float32, except matrices that are decoded where
+// they are read (is_coded): frozen ones in the types of their file, and bfloat16 masters.
 //
 // run never waits: programs and writes take effect in the order of the calls; a read waits for
 // everything before it. So a host that reads the loss only every tenth step keeps a GPU busy.
@@ -54,7 +54,7 @@ typedef struct tern_train_batch {
     float loss_scale;
     const float *weights; // [n_tokens] of each row's loss in the gradient, NULL: 1
     // All that keep_top's draws depend on beside the logits: a seed, and where in the whole text
-    // the first row is.
+    // the first row is. The rounding of bfloat16 masters depends on the seed, too.
     uint64_t seed, place;
     // adamw (arXiv:1711.05101), step counting from 1, all gradients times
     // min(1, clip / sqrt(grad_norm2)) where clip > 0:
@@ -92,6 +92,11 @@ typedef struct tern_train_backend {
                              tern_error *err);
     // The same for a weight that is_coded: only programs read it. NULL: the device has none.
     tern_status (*array_of_codes)(tern_trainer_device *d, const tern_train_codes *codes,
+                                  tern_train_array **out, tern_error *err);
+    // Zeros in bfloat16, for a matrix that is_coded and trained. write rounds to the nearest; a
+    // step of an optimizer rounds up or down at random, so that the mean is the number itself: with
+    // bits of batch seed, step, the weight's name and index alone. NULL: the device has none.
+    tern_status (*array_new_bf16)(tern_trainer_device *d, uint64_t n_rows, uint64_t n_cols,
                                   tern_train_array **out, tern_error *err);
     void (*array_free)(tern_train_array *a); // NULL is allowed
     tern_status (*write)(tern_train_array *a, uint64_t first, uint64_t n, const float *data,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/dtype/half.h"
 #include "base/hash.h"
 #include "base/os/os_file.h"
 #include "tasks/tasks.h"
@@ -137,7 +138,8 @@ static tern_status put_facts(const tern_trainer *t, tern_gguf_writer *w, tern_er
 }
 
 static int64_t file_type_of(const tern_trainer *t) {
-    return t->desc.qat ? tern_dtype_file_type(t->qat) : 0;
+    if (t->desc.qat) return tern_dtype_file_type(t->qat);
+    return tern_dtype_file_type(t->desc.bf16_masters ? TERN_DTYPE_BF16 : TERN_DTYPE_F32);
 }
 
 static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *err) {
@@ -199,6 +201,19 @@ static tern_status put_meta(tern_trainer *t, tern_gguf_writer *w, const uint32_t
     return tern_gguf_put_array(w, "tern.train.crc32", TERN_META_U32, sums, n_sums);
 }
 
+// A slot's numbers become those of the file that keeps its state: bfloat16 masters lose their lower
+// halves, which are zeros. Returns the bytes.
+static uint64_t narrow(const tern_slot *s, float *data) {
+    const uint64_t n = s->n_rows * s->n_cols;
+    uint16_t *halves = (uint16_t *)data;
+    if (!s->is_bf16) return n * sizeof *data;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint16_t half = tern_f32_to_bf16(data[i]);
+        memcpy(halves + i, &half, sizeof half);
+    }
+    return n * sizeof *halves;
+}
+
 static tern_status slot_data(tern_trainer *t, const tern_slot *s, float **data, tern_error *err) {
     uint64_t n = s->n_rows * s->n_cols;
     *data = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof **data);
@@ -224,7 +239,7 @@ static tern_status sum_slots(tern_trainer *t, part of, uint32_t **sums, size_t *
                                "train: %s holds a number that is not finite "
                                "after step %lld: no checkpoint of it is written",
                                s->name, (long long)t->step);
-        if (status == TERN_OK) (*sums)[(*n)++] = tern_crc32(0, data, (size_t)n_data * sizeof *data);
+        if (status == TERN_OK) (*sums)[(*n)++] = tern_crc32(0, data, (size_t)narrow(s, data));
         tern_free(data);
         if (status != TERN_OK) return status;
     }
@@ -235,10 +250,12 @@ static tern_status write_slot(tern_trainer *t, tern_gguf_writer *w, const tern_s
                               tern_error *err) {
     float *data;
     void *blocks = NULL;
-    uint64_t bytes = s->n_rows * s->n_cols * sizeof *data;
+    uint64_t bytes = 0;
     tern_status status = slot_data(t, s, &data, err);
     if (status == TERN_OK && of != SECOND && is_rounded(s))
         status = tern_qat_encode(s, data, &blocks, &bytes, err);
+    else if (status == TERN_OK)
+        bytes = narrow(s, data);
     if (status == TERN_OK) status = tern_gguf_write(w, blocks ? blocks : data, bytes, err);
     tern_free(blocks);
     tern_free(data);
@@ -269,6 +286,7 @@ static tern_status write_slots(tern_trainer *t, tern_gguf_writer *w, part of, te
 // Packed numbers are bytes in a file.
 static tern_dtype type_of(const tern_slot *s, part of) {
     if (of != SECOND && is_rounded(s)) return s->type;
+    if (s->is_bf16) return TERN_DTYPE_BF16;
     return s->is_packed ? TERN_DTYPE_I8 : TERN_DTYPE_F32;
 }
 static uint64_t n_cols_of(const tern_slot *s) {
@@ -414,6 +432,16 @@ static tern_status check_run(const tern_trainer *t, const char *path, tern_str r
     return status;
 }
 
+static bool has_finite(const tern_slot *s, const void *data) {
+    const uint64_t n = s->n_rows * s->n_cols;
+    const uint16_t *halves = data;
+    if (s->is_packed) return true;
+    if (!s->is_bf16) return tern_all_finite(data, n);
+    for (uint64_t i = 0; i < n; i++)
+        if ((halves[i] & 0x7F80) == 0x7F80) return false;
+    return true;
+}
+
 // The values of a slot, which the caller releases; checks shape and checksum, and that all are
 // finite.
 static tern_status find_numbers(const tern_file *file, const tern_slot *s, const tern_meta *sums,
@@ -433,10 +461,23 @@ static tern_status find_numbers(const tern_file *file, const tern_slot *s, const
         (double)tern_crc32(0, out->data, (size_t)x->bytes) != sum)
         status =
             tern_fail(err, TERN_ERR_FORMAT, "%s: the checksum of %s is wrong", file->path, name);
-    else if (!s->is_packed && !tern_all_finite(out->data, s->n_rows * s->n_cols))
+    else if (!has_finite(s, out->data))
         status = tern_fail(err, TERN_ERR_FORMAT, "%s: %s holds a number that is not finite",
                            file->path, name);
     if (status != TERN_OK) tern_blob_release(out);
+    return status;
+}
+
+static tern_status take_numbers(tern_trainer *t, const tern_slot *s, const void *data,
+                                tern_error *err) {
+    const uint64_t n = s->n_rows * s->n_cols;
+    const uint16_t *halves = data;
+    if (!s->is_bf16) return t->backend->write(s->array, 0, n, data, err);
+    float *numbers = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *numbers);
+    if (!numbers) return tern_fail_memory(err, n * sizeof *numbers);
+    for (uint64_t i = 0; i < n; i++) numbers[i] = tern_bf16_to_f32(halves[i]);
+    tern_status status = t->backend->write(s->array, 0, n, numbers, err);
+    tern_free(numbers);
     return status;
 }
 
@@ -452,9 +493,7 @@ static tern_status load(tern_trainer *t, const tern_file *file, const tern_file 
             const tern_slot *s = &t->slots[i];
             if (!s->is_kept) continue;
             TERN_TRY(find_numbers(is_own(t, s) ? file : moments, s, sums, index++, &x, err));
-            tern_status status = TERN_OK;
-            if (pass == 1)
-                status = t->backend->write(s->array, 0, s->n_rows * s->n_cols, x.data, err);
+            tern_status status = pass == 1 ? take_numbers(t, s, x.data, err) : TERN_OK;
             tern_blob_release(&x);
             TERN_TRY(status);
         }

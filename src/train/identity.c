@@ -58,6 +58,7 @@ static void put_course(tern_strbuf *out, const tern_trainer *t) {
     const tern_train_desc *d = &t->desc;
     tern_strbuf_printf(out, ",\"seq_len\":%d,\"batch_tokens\":%d,\"schedule\":\"%s%s", d->seq_len,
                        d->batch_tokens, schedules[d->schedule], optimizers[d->optimizer]);
+    if (d->bf16_masters) tern_strbuf_puts(out, ", bf16 masters");
     tern_parts_describe(d, out);
     tern_strbuf_printf(out,
                        "\","

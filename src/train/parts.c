@@ -100,6 +100,9 @@ tern_status tern_parts_check(const tern_train_desc *d, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: freeze, layer_rate_decay and embedding_rate are of whole models: "
                          "the base of an adapter is frozen");
+    if (d->bf16_masters && d->lora_rank)
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: bf16_masters is for whole models: an adapter stays in floats");
     if (d->dora && !d->lora_rank)
         return tern_fail(err, TERN_ERR_ARGUMENT, "train: dora is a kind of adapter (lora_rank)");
     if (layers && !(d->layer_rate_decay > 0 && d->layer_rate_decay <= 1))

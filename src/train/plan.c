@@ -43,12 +43,13 @@ static tern_status add_arrays(tern_trainer *t, uint64_t *largest, tern_error *er
     *largest = 0;
     for (size_t i = 0; i < t->n_slots; i++) {
         const tern_slot *s = &t->slots[i];
-        uint64_t n = s->n_rows * s->n_cols, bytes;
+        const uint64_t n = s->n_rows * s->n_cols;
+        uint64_t bytes;
         if (s->codes_bytes) {
             m->weights += s->codes_bytes;
             continue;
         }
-        TERN_TRY(t->backend->array_bytes(t->device, n, &bytes, err));
+        TERN_TRY(t->backend->array_bytes(t->device, s->is_bf16 ? (n + 1) / 2 : n, &bytes, err));
         *(s->is_weight                         ? &m->weights
           : tern_name_begins(s->name, "grad.") ? &m->gradients
                                                : &m->optimizer) += bytes;

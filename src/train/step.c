@@ -229,6 +229,7 @@ tern_status tern_trainer_step(tern_trainer *t, float rate, float decay, tern_err
     b.momentum = 0.95f;
     b.clip = t->desc.clip;
     b.step = step;
+    b.seed = t->desc.seed;
     TERN_TRY(tern_trainer_run(t, &t->update, &b, err));
     t->step = step;
     t->steps_in_loss++;

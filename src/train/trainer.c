@@ -211,6 +211,23 @@ static tern_status end_in_loss(tern_trainer *t, tern_graph *g, tern_error *err) 
     return tern_graph_train(g, err);
 }
 
+// A slot of each master weight that the graphs read by ops that decode it becomes bfloat16. Frozen
+// weights stay as they are, and so do the few numbers of norms.
+static void choose_bf16(tern_trainer *t) {
+    tern_graph *graphs[] = {&t->train.graph, &t->score.graph};
+    for (size_t i = 0; t->desc.bf16_masters && i < t->n_slots; i++) {
+        tern_slot *s = &t->slots[i];
+        const tern_graph *g = &t->train.graph;
+        s->is_bf16 = s->is_weight && s->is_kept && s->is_matrix && s->n_rows > 1 &&
+                     tern_graph_find(&t->update.graph, s->name) >= 0 &&
+                     tern_graph_decodes(g, tern_graph_find(g, s->name));
+        for (int k = 0; s->is_bf16 && k < 2; k++) {
+            const tern_vid v = tern_graph_find(graphs[k], s->name);
+            if (v >= 0) graphs[k]->values[v].is_coded = true;
+        }
+    }
+}
+
 static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     tern_graph *g = &t->train.graph;
     tern_graph_init(g);
@@ -239,16 +256,20 @@ static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     for (size_t i = 0; i < u->n_nodes; i++)
         for (int k = 2; u->nodes[i].op == TERN_OP_ADAMW8 && k < 4; k++)
             tern_trainer_slot(t, u->values[u->nodes[i].in[k]].name)->is_packed = true;
+    choose_bf16(t);
     return TERN_OK;
+}
+
+static tern_status make_array(tern_trainer *t, tern_slot *s, tern_error *err) {
+    if (s->codes_bytes) return TERN_OK;
+    if (s->is_bf16)
+        return t->backend->array_new_bf16(t->device, s->n_rows, s->n_cols, &s->array, err);
+    return t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err);
 }
 
 static tern_status make_programs(tern_trainer *t, tern_error *err) {
     tern_train_program *programs[] = {&t->train, &t->update, &t->score};
-    for (size_t i = 0; i < t->n_slots; i++) {
-        tern_slot *s = &t->slots[i];
-        if (!s->codes_bytes)
-            TERN_TRY(t->backend->array_new(t->device, s->n_rows * s->n_cols, &s->array, err));
-    }
+    for (size_t i = 0; i < t->n_slots; i++) TERN_TRY(make_array(t, &t->slots[i], err));
     TERN_TRY(tern_trainer_load_factors(t, err));
     if (t->base) TERN_TRY(tern_lora_load_base(t, err));
     if (t->teacher) TERN_TRY(tern_teacher_load(t, err));
@@ -258,7 +279,9 @@ static tern_status make_programs(tern_trainer *t, tern_error *err) {
 }
 
 bool tern_trainer_has_host(const tern_trainer *t) {
-    return t->backend->host && t->backend->host(t->slots[0].array);
+    for (size_t i = 0; t->backend->host && i < t->n_slots; i++) // those of codes are nowhere
+        if (t->backend->host(t->slots[i].array)) return true;
+    return false;
 }
 
 tern_status tern_trainer_run(tern_trainer *t, const tern_train_program *p, tern_train_batch *b,
@@ -319,6 +342,10 @@ static tern_status open_device(tern_trainer *t, tern_error *err) {
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "train: on a GPU the optimizer is adamw: muon and adamw8bit are computed "
                          "by the CPU alone");
+    if (t->desc.bf16_masters && !t->backend->array_new_bf16)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "train: on a GPU master weights are floats: bf16_masters is computed by "
+                         "the CPU alone");
     if (t->desc.dora && t->backend != &tern_train_cpu)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "train: on a GPU adapters have no magnitudes (dora): train this one on "

@@ -97,6 +97,7 @@ typedef struct tern_slot {
     bool is_ternary; // a master weight that is rounded in use
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
     bool is_packed;  // bytes, not floats: 8-bit moments
+    bool is_bf16;    // a master weight in bfloat16, also in checkpoints
     tern_dtype type; // of a weight in the files of the model: F32, or what each step rounds it to
 } tern_slot;
 

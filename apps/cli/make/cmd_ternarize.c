@@ -240,6 +240,8 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
         {0, "teacher-tail", OPTION_COUNT, &a.teacher_tail, "N", "drawn from the others (0)"},
         {0, "optimizer", OPTION_CHOICE, &a.optimizer, "adamw|adamw8bit|muon",
          "moments of 8 bits; Muon for the matrices of layers (adamw)"},
+        {0, "bf16-masters", OPTION_FLAG, &t->bf16_masters, NULL,
+         "master weights of 16 bits, rounded at random after each step"},
         {0, "freeze", OPTION_TEXT, &t->freeze, "LIST",
          "not trained: of norm,router, or names: embed_tokens,layers.0-3"},
         {0, "packing", OPTION_CHOICE, &a.packing, "wrapped|bfd|none",

@@ -217,6 +217,8 @@ int cmd_train(const command *self, int argc, char **argv) {
          "of the rate (ternary: two-stage, float, --init: cosine)"},
         {0, "optimizer", OPTION_CHOICE, &a.optimizer, "adamw|adamw8bit|muon",
          "moments of 8 bits; Muon for the matrices of layers (adamw)"},
+        {0, "bf16-masters", OPTION_FLAG, &d.bf16_masters, NULL,
+         "master weights of 16 bits, rounded at random after each step"},
         {0, "rate", OPTION_NUMBER, &d.rate, "R", "peak learning rate", 0, 10},
         {0, "rate-2", OPTION_NUMBER, &d.rate_2, "R", "of the second stage", 0, 10},
         {0, "warmup", OPTION_COUNT, &a.n_warmup, "N", "steps in which the rate rises"},

@@ -159,6 +159,7 @@ class TrainOptions(TypedDict, total=False):
     gradient_checkpointing: Optional[bool]  # activations inside layers are computed again: less memory
     schedule: Optional[Literal["auto", "two-stage", "cosine", "constant"]]
     optimizer: Optional[Literal["adamw", "adamw8bit", "muon"]]
+    bf16_masters: Optional[bool]  # matrices are bfloat16, rounded at random after each step
     rate: Optional[float]  # peak learning rates of both stages
     rate_2: Optional[float]
     warmup: Optional[int]

@@ -113,7 +113,9 @@ static void put_number(tern_strbuf *out, const char *key, double value) {
 }
 
 static void put_settings(tern_ternarizing *j) {
-    static const char *const optimizers[] = {"adamw", "adamw8bit", "muon"};
+    static const char *const optimizers[2][3] = {
+        {"adamw", "adamw8bit", "muon"},
+        {"adamw, bf16 masters", "adamw8bit, bf16 masters", "muon, bf16 masters"}};
     static const char *const schedules[] = {"auto", "two-stage", "cosine", "constant"};
     static const char *const packings[] = {"wrapped", "bfd", "none"};
     const tern_train_desc *t = &j->settled;
@@ -126,7 +128,7 @@ static void put_settings(tern_ternarizing *j) {
     put_number(out, "rate", (double)t->rate);
     put_number(out, "warmup", (double)j->heal.n_warmup);
     put_text(out, "schedule", schedules[t->schedule]);
-    put_text(out, "optimizer", optimizers[t->optimizer]);
+    put_text(out, "optimizer", optimizers[t->bf16_masters][t->optimizer]);
     put_number(out, "weight_decay", (double)t->weight_decay);
     put_number(out, "clip", (double)t->clip);
     put_number(out, "kd_ratio", (double)t->kd_ratio);

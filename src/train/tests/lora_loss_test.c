@@ -163,6 +163,7 @@ TEST(tuning_of_the_families_is_what_a_session_computes) {
         tern_train_desc d = small_run(base, data, out, &l);
         d.lora_rank = 0;
         d.rate = 1e-3f;
+        d.bf16_masters = i % 2;
         REQUIRE_OK(tern_train(&d, &err), err);
         snprintf(last, sizeof last, "%s/step-00000040.gguf", out);
         const double first = session_loss_from(base, -1, NULL, data);

@@ -6,7 +6,8 @@
 //   train_loss.c     the loss, and the rows that are scored
 //   train_top.c      a teacher's best tokens: kept, and learnt
 //   train_weights.c  those that read or change a weight: rounding, optimizers
-//   train_codes.c    products with frozen weights that are decoded a stripe at a time
+//   train_masters.c  weights that are trained in bfloat16
+//   train_codes.c    products with weights that are decoded a stripe at a time
 //   train_dora.c     lengths of the rows of a matrix with its adapter
 //   train_attention.c  attention among the rows of a document, and its gradient
 //   train_ssm.c        the same of a state space
@@ -30,6 +31,8 @@ struct tern_train_array {
     uint64_t n;
     float *data;            // 64; NULL: codes
     tern_train_codes codes; // decode NULL: floats
+    uint16_t *halves;       // bfloat16, which codes decode; NULL: none
+    uint64_t n_cols;        // of these
 };
 
 struct tern_trainer_device {
@@ -158,7 +161,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n);
 size_t cpu_train_part_floats(const tern_program *p, const tern_node *n);
 // The step's counter is 0 again, after what all threads did before is done.
 void cpu_train_rewind(cpu_train_step *s, const tern_team *team);
-// Frozen weights that are decoded where they are read: a row; the linears' function, and what they
+// Weights that are decoded where they are read: a row; the linears' function, and what they
 // need; rows that the team decodes together, which are there until the next ones.
 static inline bool cpu_train_is_coded(const cpu_train_run *run, tern_vid w) {
     return run->program->g->values[w].is_coded;
@@ -189,6 +192,23 @@ void cpu_train_keep_scored(cpu_train_run *run, cpu_train_step *s, const tern_tea
 void cpu_train_sum_into(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 // Floats that all threads share during one step.
 size_t cpu_train_shared_floats(const tern_program *p, const tern_node *n);
+// Weights as a step of an optimizer sees them, in float: their own memory, or of bfloat16 ones n <=
+// CPU_TRAIN_BLOCK copies in a room of that size, which put rounds at random.
+enum { CPU_TRAIN_BLOCK = 256 };
+typedef struct cpu_masters {
+    float *data; // NULL: halves
+    uint16_t *halves;
+    uint64_t key; // of its random bits in this step
+} cpu_masters;
+cpu_masters cpu_train_masters(const cpu_train_run *run, tern_vid w);
+float *cpu_train_take(const cpu_masters *m, size_t first, size_t n, float *room);
+void cpu_train_put(const cpu_masters *m, size_t first, size_t n, const float *from);
+tern_status cpu_train_array_new_bf16(tern_trainer_device *d, uint64_t n_rows, uint64_t n_cols,
+                                     tern_train_array **out, tern_error *err);
+// A weight's numbers [first, last) as floats: its own, or for bfloat16 copies in `room`, of the
+// whole weight.
+const float *cpu_train_floats(const cpu_train_run *run, tern_vid w, size_t first, size_t last,
+                              float *room);
 void cpu_train_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team);
 void cpu_train_squares(cpu_train_run *run, cpu_train_step *s, const tern_team *team);

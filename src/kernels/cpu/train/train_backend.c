@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/dtype/half.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train/cpu_train.h"
 
@@ -76,20 +77,23 @@ static tern_status array_of_codes(tern_trainer_device *d, const tern_train_codes
 static void array_free(tern_train_array *a) {
     if (!a) return;
     tern_free(a->data);
+    tern_free(a->halves);
     tern_free(a);
 }
 
 static tern_status array_write(tern_train_array *a, uint64_t first, uint64_t n, const float *data,
                                tern_error *err) {
     (void)err;
-    memcpy(a->data + first, data, n * sizeof *data);
+    for (uint64_t i = 0; a->halves && i < n; i++) a->halves[first + i] = tern_f32_to_bf16(data[i]);
+    if (a->data) memcpy(a->data + first, data, n * sizeof *data);
     return TERN_OK;
 }
 
 static tern_status array_read(tern_train_array *a, uint64_t first, uint64_t n, float *data,
                               tern_error *err) {
     (void)err;
-    memcpy(data, a->data + first, n * sizeof *data);
+    for (uint64_t i = 0; a->halves && i < n; i++) data[i] = tern_bf16_to_f32(a->halves[first + i]);
+    if (a->data) memcpy(data, a->data + first, n * sizeof *data);
     return TERN_OK;
 }
 
@@ -271,6 +275,7 @@ const tern_train_backend tern_train_cpu = {
     .array_bytes = array_bytes,
     .array_new = array_new,
     .array_of_codes = array_of_codes,
+    .array_new_bf16 = cpu_train_array_new_bf16,
     .array_free = array_free,
     .write = array_write,
     .read = array_read,

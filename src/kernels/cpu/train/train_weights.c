@@ -32,10 +32,12 @@ static double team_sum(cpu_train_run *run, cpu_train_step *s, const tern_team *t
 void cpu_train_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     cpu_operands o = cpu_train_operands(run, s->node);
     size_t n = cpu_train_size(run, s->node->in[0]), first, last;
-    float gamma = (float)(team_sum(run, s, team, o.in[0], n) / (double)n);
     cpu_train_share(team, n, &first, &last);
+    const float *w = cpu_train_floats(run, s->node->in[0], first, last, o.out[0]);
+    if (w == o.out[0]) tern_team_barrier(team);
+    float gamma = (float)(team_sum(run, s, team, w, n) / (double)n);
     if (first < last)
-        cpu_train_kernels(run)->ternarize(o.out[0] + first, o.in[0] + first, gamma, last - first);
+        cpu_train_kernels(run)->ternarize(o.out[0] + first, w + first, gamma, last - first);
 }
 
 void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -45,8 +47,10 @@ void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_t
     size_t n = cpu_train_size(run, s->node->in[0]), first, last;
     size_t length = (cpu_train_part_length(n, PIECE) + block - 1) / block * block;
     (void)team;
-    while (tern_team_claim(&s->counter, n, length, &first, &last))
-        tern_dtype_round(type, o.in[0] + first, NULL, last - first, o.out[0] + first, NULL);
+    while (tern_team_claim(&s->counter, n, length, &first, &last)) {
+        const float *w = cpu_train_floats(run, s->node->in[0], first, last, o.out[0]);
+        tern_dtype_round(type, w + first, NULL, last - first, o.out[0] + first, NULL);
+    }
 }
 
 void cpu_train_squares(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
@@ -93,10 +97,16 @@ void cpu_train_adamw(cpu_train_run *run, cpu_train_step *s, const tern_team *tea
     cpu_operands o = cpu_train_operands(run, s->node);
     size_t n = cpu_train_size(run, s->node->in[0]), first, last;
     tern_adamw a = adamw_of(run, s, o.in[4]);
+    const cpu_masters w = cpu_train_masters(run, s->node->in[0]);
+    float room[CPU_TRAIN_BLOCK];
     cpu_train_share(team, n, &first, &last);
-    if (first < last)
-        cpu_train_kernels(run)->adamw(o.in[0] + first, o.in[2] + first, o.in[3] + first,
-                                      o.in[1] + first, last - first, &a);
+    for (size_t count; first < last; first += count) {
+        count = w.data || last - first < CPU_TRAIN_BLOCK ? last - first : CPU_TRAIN_BLOCK;
+        float *block = cpu_train_take(&w, first, count, room);
+        cpu_train_kernels(run)->adamw(block, o.in[2] + first, o.in[3] + first, o.in[1] + first,
+                                      count, &a);
+        cpu_train_put(&w, first, count, block);
+    }
 }
 
 // ---- AdamW with moments of 8 bits --------------------------------------------------------------
@@ -106,6 +116,7 @@ void cpu_train_adamw(cpu_train_run *run, cpu_train_step *s, const tern_team *tea
 // second moments of a block differ by as many; its steps are 1.6% to 12% of the number. (Block-wise
 // 8-bit states: arXiv:2110.02861.)
 enum { BLOCK = TERN_ADAMW8_BLOCK, MOST_SIGNED = 127, MOST = 255 };
+_Static_assert((int)BLOCK <= (int)CPU_TRAIN_BLOCK, "a block of weights is taken at once");
 
 static float fourth(float x) { return x * x * (x * x); }
 
@@ -140,14 +151,17 @@ void cpu_train_adamw8(cpu_train_run *run, cpu_train_step *s, const tern_team *te
     size_t n = cpu_train_size(run, s->node->in[0]), first, last;
     size_t n_blocks = (n + BLOCK - 1) / BLOCK;
     tern_adamw a = adamw_of(run, s, o.in[4]);
-    float m[BLOCK], v[BLOCK];
+    const cpu_masters w = cpu_train_masters(run, s->node->in[0]);
+    float m[BLOCK], v[BLOCK], room[BLOCK];
     while (tern_team_claim(&s->counter, n_blocks, 16, &first, &last))
         for (size_t i = first; i < last; i++) {
             size_t at = i * BLOCK, count = n - at < BLOCK ? n - at : BLOCK;
             float *m8 = o.in[2] + i * TERN_ADAMW8_FLOATS, *v8 = o.in[3] + i * TERN_ADAMW8_FLOATS;
             unpack(m8, true, count, m);
             unpack(v8, false, count, v);
-            cpu_train_kernels(run)->adamw(o.in[0] + at, m, v, o.in[1] + at, count, &a);
+            float *block = cpu_train_take(&w, at, count, room);
+            cpu_train_kernels(run)->adamw(block, m, v, o.in[1] + at, count, &a);
+            cpu_train_put(&w, at, count, block);
             pack(m, true, count, m8);
             pack(v, false, count, v8);
         }
@@ -224,11 +238,24 @@ static void iterate(const muon *u) {
     multiply_square(u, u->y, u->x, true);
 }
 
+// w = by[0] w - by[1] x
+static void descend(const cpu_masters *w, const float *x, size_t first, size_t last,
+                    const float by[2]) {
+    float room[CPU_TRAIN_BLOCK];
+    for (size_t n; first < last; first += n) {
+        n = last - first < CPU_TRAIN_BLOCK ? last - first : CPU_TRAIN_BLOCK;
+        float *block = cpu_train_take(w, first, n, room);
+        for (size_t i = 0; i < n; i++) block[i] = by[0] * block[i] - by[1] * x[first + i];
+        cpu_train_put(w, first, n, block);
+    }
+}
+
 void cpu_train_muon(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_train_batch *b = run->batch;
     const tern_value *value = &run->program->g->values[s->node->in[0]];
     cpu_operands o = cpu_train_operands(run, s->node);
-    float *w = o.in[0], *x = o.in[1], *m = o.in[2], scale = grad_scale(b, o.in[3]);
+    const cpu_masters w = cpu_train_masters(run, s->node->in[0]);
+    float *x = o.in[1], *m = o.in[2], scale = grad_scale(b, o.in[3]);
     muon u = {.run = run,
               .step = s,
               .team = team,
@@ -250,8 +277,7 @@ void cpu_train_muon(cpu_train_run *run, cpu_train_step *s, const tern_team *team
     for (size_t i = first; i < last; i++) x[i] /= norm;
     for (int i = 0; i < ITERATIONS; i++) iterate(&u);
     float rate = rate_of(run, s) * 0.2f * sqrtf((float)(u.rows > u.cols ? u.rows : u.cols));
-    float keep = kept(run, s);
-    for (size_t i = first; i < last; i++) w[i] = keep * w[i] - rate * x[i];
+    descend(&w, x, first, last, (const float[]){kept(run, s), rate});
 }
 
 size_t cpu_train_shared_floats(const tern_program *p, const tern_node *n) {
