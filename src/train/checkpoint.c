@@ -253,7 +253,7 @@ static tern_status write_slot(tern_trainer *t, tern_gguf_writer *w, const tern_s
     uint64_t bytes = 0;
     tern_status status = slot_data(t, s, &data, err);
     if (status == TERN_OK && of != SECOND && is_rounded(s))
-        status = tern_qat_encode(s, data, &blocks, &bytes, err);
+        status = tern_qat_encode(t, s, data, &blocks, &bytes, err);
     else if (status == TERN_OK)
         bytes = narrow(s, data);
     if (status == TERN_OK) status = tern_gguf_write(w, blocks ? blocks : data, bytes, err);

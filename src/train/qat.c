@@ -7,8 +7,39 @@
 // For trits, groups of a row with a scale of their own hold what models already know far better
 // than BitNet's one scale for a matrix, and all of its matrices can begin from a trained model's.
 #include <math.h>
+#include <stdatomic.h>
 #include "base/alloc.h"
 #include "train/trainer.h"
+
+// ---- Rounding on the host ----------------------------------------------------------------------
+
+// All threads round stretches of whole blocks: what a validation does with a model's weights took
+// longer on one than a GPU's training between two validations.
+#define STRETCH ((size_t)1 << 12)
+typedef struct rounding {
+    tern_dtype type;
+    float *x;
+    size_t n;
+    uint8_t *blocks; // or NULL
+    atomic_size_t counter;
+} rounding;
+
+static void round_stretches(void *ctx, const tern_team *team) {
+    rounding *r = ctx;
+    const size_t each = tern_dtype_block_n(r->type), bytes = tern_dtype_block_bytes(r->type);
+    (void)team;
+    for (size_t at, end; tern_team_claim(&r->counter, r->n / each, STRETCH / each, &at, &end);)
+        tern_dtype_round(r->type, r->x + at * each, NULL, (end - at) * each, r->x + at * each,
+                         r->blocks ? r->blocks + at * bytes : NULL);
+}
+
+// n: of whole blocks. x is what they hold afterwards.
+static void round_all(const tern_trainer *t, tern_dtype type, float *x, size_t n, void *blocks) {
+    rounding r = {.type = type, .x = x, .n = n, .blocks = blocks};
+    tern_team_run(t->qat_team, round_stretches, &r);
+}
+
+void tern_qat_close(tern_trainer *t) { tern_team_close(t->qat_team); }
 
 tern_status tern_qat_open(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
@@ -25,8 +56,10 @@ tern_status tern_qat_open(tern_trainer *t, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: qat is for float models: a BitNet is trained ternary%s",
                          d->init ? "" : "; for qat take the recipe llama");
-    return TERN_OK;
+    return tern_team_open(&t->qat_team, d->n_threads, err);
 }
+
+// ---- Which matrices ----------------------------------------------------------------------------
 
 // Which matrices: those that conversion gives such a type, with rows of whole blocks.
 static bool is_meant(const tern_trainer *t, const tern_value *v) {
@@ -75,15 +108,15 @@ tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err
     return status;
 }
 
-tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint64_t *bytes,
-                            tern_error *err) {
+tern_status tern_qat_encode(const tern_trainer *t, const tern_slot *s, float *masters, void **out,
+                            uint64_t *bytes, tern_error *err) {
     const size_t n = (size_t)(s->n_rows * s->n_cols);
     *out = NULL;
     if (!tern_dtype_bytes(s->type, n, s->n_cols, bytes))
         return tern_fail(err, TERN_ERR_FORMAT, "%s: its rows are not whole blocks", s->name);
     *out = tern_alloc(TERN_MEM_WEIGHTS, (size_t)*bytes);
     if (!*out) return tern_fail_memory(err, (size_t)*bytes);
-    tern_dtype_round(s->type, masters, NULL, n, masters, *out);
+    round_all(t, s->type, masters, n, *out);
     return TERN_OK;
 }
 
@@ -105,8 +138,7 @@ static tern_status changes_of(tern_trainer *t, const tern_slot *s, tern_qat_move
     tern_status status = t->backend->read(s->array, 0, n, now, err);
     if (status == TERN_OK) status = tern_trainer_read_first(t, s, first, err);
     if (status == TERN_OK) {
-        tern_dtype_round(s->type, now, NULL, n, now, NULL);
-        tern_dtype_round(s->type, first, NULL, n, first, NULL);
+        round_all(t, s->type, now, 2 * n, NULL);
         count_changes(now, first, n, out);
     }
     tern_free(now);

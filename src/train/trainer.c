@@ -318,6 +318,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_preferring_close(t->preferring);
     tern_samples_close(t->samples);
     tern_teacher_close(t->teacher);
+    tern_qat_close(t);
     tern_assistant_close(t->assistant);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
     tern_free(t->chat_template);

@@ -26,6 +26,7 @@
 #define TERN_TRAIN_TRAINER_H
 
 #include "base/dtype/ternary.h"
+#include "base/os/team.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
 #include "formats/shard/shard.h"
@@ -119,6 +120,7 @@ typedef struct tern_trainer {
     int64_t wished_steps, wished_warmup; // as in the caller's desc, 0: not set
     uint32_t init_sum;                   // CRC-32 of the weights of desc.init, 0: none
     tern_dtype qat;                      // with desc.qat: its type
+    tern_team *qat_team;                 // and who rounds to it on the host
     tern_config config;
     tern_config factors; // of desc.init, with those that its GGUF has in its weights
     const tern_arch *arch;
@@ -264,6 +266,7 @@ void tern_parts_describe(const tern_train_desc *d, tern_strbuf *out);
 // Refuses types without a quick rule, and models that are not floats; does nothing without
 // desc.qat, and so do these.
 tern_status tern_qat_open(tern_trainer *t, tern_error *err);
+void tern_qat_close(tern_trainer *t);
 // Rounds the matrices of a model's graph as its architecture built it.
 tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err);
 // After it: the first matrix of a layer that stays in floats because its rows are not whole blocks;
@@ -271,8 +274,8 @@ tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err
 const tern_value *tern_qat_left(const tern_trainer *t, const tern_graph *g);
 // The blocks of a slot with a type, which the caller frees even after a failure; masters, its
 // numbers, become what these say.
-tern_status tern_qat_encode(const tern_slot *s, float *masters, void **out, uint64_t *bytes,
-                            tern_error *err);
+tern_status tern_qat_encode(const tern_trainer *t, const tern_slot *s, float *masters, void **out,
+                            uint64_t *bytes, tern_error *err);
 // Shares of the rounded weights with another sign than in desc.init, rounded likewise, and of those
 // that are 0 in one of them alone; NAN: there is none, or other types than of trits and signs.
 typedef struct tern_qat_moved {
