@@ -572,6 +572,11 @@ fail:
 
 tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
                          tern_error *err) {
+    return tern_convert_rounded(in, out, desc, NULL, err);
+}
+
+tern_status tern_convert_rounded(const char *in, const char *out, const tern_convert_desc *desc,
+                                 const tern_rounding *rounding, tern_error *err) {
     tern_clear(err);
     static const tern_convert_desc defaults = {0};
     TERN_NEED(in);
@@ -581,7 +586,7 @@ tern_status tern_convert(const char *in, const char *out, const tern_convert_des
     if (desc) TERN_NEED_ENUM(desc->head_type, TERN_TYPE_MLX_Q8);
     if (tern_path_same(in, out))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: input and output are the same", in);
-    conversion c = {.desc = desc ? desc : &defaults};
+    conversion c = {.desc = desc ? desc : &defaults, .rounding = rounding};
     tern_status status = run(&c, in, out, err);
     tern_gguf_writer_free(c.gguf);
     tern_st_writer_free(c.st);

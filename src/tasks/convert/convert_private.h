@@ -48,6 +48,7 @@ typedef struct item {
 
 typedef struct conversion {
     const tern_convert_desc *desc;
+    const tern_rounding *rounding; // the caller's; NULL: none
     tern_file *file;
     const tern_arch *arch;
     const char *arch_name; // general.architecture of a GGUF output

@@ -100,6 +100,7 @@ typedef struct piece {
     int64_t first; // row of the output
     size_t n_rows, row_bytes;
     float *floats;    // [threads][2 * columns]
+    float *rounded;   // all rows of the output, which are numbers of its type; NULL: they are not
     uint8_t *encoded; // [n_rows * row_bytes]
     // An MLX folder's scales and biases, which follow all rows' words: [rows][scales_bytes], twice;
     // or NULL.
@@ -109,24 +110,36 @@ typedef struct piece {
     atomic_llong refused; // the first row that the type cannot hold; LLONG_MAX: none
 } piece;
 
+// A row of the output. floats: two rows.
+static void read_row(const conversion *c, const item *it, tern_codes *codes, int64_t row,
+                     float *floats) {
+    const int64_t from = source_row(it, row);
+    const size_t n = (size_t)codes->rows.m.n_cols;
+    tern_codes_decode(codes, &it->kind, from, floats); // masters come out rounded
+    tern_order_columns(&it->moves.columns, it->to_gguf, floats, (int64_t)n, floats + n);
+    tern_change_apply(it->change, it->to_gguf, floats, n);
+    const double factor = it->folded[0] ? c->arch->folded(&c->config, it->folded, from) : 1;
+    for (size_t i = 0; factor != 1 && i < n; i++) floats[i] = (float)((double)floats[i] * factor);
+}
+
 // floats: two rows.
 static bool encode_row(const piece *p, int64_t row, float *floats, uint8_t *out) {
     const item *it = p->it;
     const tern_matrix *v = &p->codes->rows.m;
     size_t n = (size_t)v->n_cols;
-    int64_t from = source_row(it, row);
+    if (p->rounded) {
+        const float *x = p->rounded + (size_t)row * n;
+        tern_dtype_round(it->type, x, NULL, n, floats, out);
+        return true;
+    }
     if (it->same_codes) {
         uint64_t first;
-        const uint8_t *at = tern_rows_data(&p->codes->rows, from, &first);
+        const uint8_t *at = tern_rows_data(&p->codes->rows, source_row(it, row), &first);
         at += first / tern_dtype_block_n(v->type) * tern_dtype_block_bytes(v->type);
         tern_convert_put_groups(v->type, at, n, it->type, out);
         return true;
     }
-    tern_codes_decode(p->codes, &it->kind, from, floats); // masters come out rounded
-    tern_order_columns(&it->moves.columns, it->to_gguf, floats, v->n_cols, floats + n);
-    tern_change_apply(it->change, it->to_gguf, floats, n);
-    double factor = it->folded[0] ? p->c->arch->folded(&p->c->config, it->folded, from) : 1;
-    for (size_t i = 0; factor != 1 && i < n; i++) floats[i] = (float)((double)floats[i] * factor);
+    read_row(p->c, it, p->codes, row, floats);
     if (it->mlx_bits) {
         tern_convert_put_mlx(it, floats, n, (uint8_t *)(floats + n), out);
         return true;
@@ -211,6 +224,29 @@ static tern_status copy_rows(conversion *c, const item *it, tern_codes *codes, u
     return TERN_OK;
 }
 
+// All rows, as the caller rounds them; NULL: it does not.
+static tern_status let_round(conversion *c, const item *it, tern_codes *codes, float **out,
+                             tern_error *err) {
+    const size_t shape[2] = {(size_t)codes->rows.m.n_rows, (size_t)codes->rows.m.n_cols};
+    bool is_rounded = false;
+    *out = NULL;
+    if (!c->rounding || it->kind.is_ternary || it->from->n_dims != 2 ||
+        !tern_convert_is_forced(c->desc, it->type))
+        return TERN_OK;
+    float *rows = tern_alloc_array(TERN_MEM_MISC, (shape[0] + 1) * shape[1], sizeof *rows);
+    if (!rows) return tern_fail_memory(err, shape[0] * shape[1] * sizeof *rows);
+    for (size_t r = 0; r < shape[0]; r++) // each has the next one's room
+        read_row(c, it, codes, (int64_t)r, rows + r * shape[1]);
+    tern_status status =
+        c->rounding->round(c->rounding->user, it->name, it->type, rows, shape, &is_rounded, err);
+    if (status == TERN_OK && is_rounded) {
+        *out = rows;
+        return TERN_OK;
+    }
+    tern_free(rows);
+    return status;
+}
+
 #define PIECE_BYTES ((size_t)1 << 20)
 
 static tern_status write_float_rows(conversion *c, const item *it, tern_codes *codes,
@@ -228,17 +264,17 @@ static tern_status write_float_rows(conversion *c, const item *it, tern_codes *c
         p.scales = tern_alloc_array(TERN_MEM_MISC, (size_t)v->n_rows, 2 * p.scales_bytes);
     }
     size_t most = PIECE_BYTES / (size_t)row_bytes;
+    tern_status status = let_round(c, it, codes, &p.rounded, err);
     if (most < 4 * n_threads) most = 4 * n_threads;
     if (most > (size_t)v->n_rows) most = (size_t)v->n_rows;
     p.row_bytes = (size_t)row_bytes;
     atomic_init(&p.refused, LLONG_MAX);
     p.floats = tern_alloc_array(TERN_MEM_MISC, n_threads, 2 * n * sizeof *p.floats);
     p.encoded = tern_alloc_array(TERN_MEM_MISC, most, (size_t)row_bytes);
-    tern_status status = TERN_OK;
-    if (!p.floats || !p.encoded || (it->mlx_bits && !p.scales))
+    if (status == TERN_OK && (!p.floats || !p.encoded || (it->mlx_bits && !p.scales)))
         status = tern_fail_memory(err, n_threads * 2 * n * sizeof *p.floats + most * row_bytes);
-    else
-        status = write_pieces(c, &p, most, err);
+    if (status == TERN_OK) status = write_pieces(c, &p, most, err);
+    tern_free(p.rounded);
     tern_free(p.floats);
     tern_free(p.encoded);
     tern_free(p.scales);

@@ -56,17 +56,25 @@ static tern_vid before(const tern_graph *g, tern_vid v, tern_op op) {
     return producer >= 0 && g->nodes[producer].op == op ? g->nodes[producer].in[0] : v;
 }
 
-static bool is_layer_matrix(const job *j, const tern_value *w) {
-    tern_role role = tern_arch_role(j->model->arch, w->name);
-    return w->kind == TERN_VALUE_WEIGHT && role != TERN_ROLE_TABLE && role != TERN_ROLE_HEAD;
+tern_vid tern_imatrix_input(const tern_graph *g, const tern_node *n) {
+    return before(g, n->in[0], TERN_OP_QUANTIZE);
+}
+
+const tern_value *tern_imatrix_weight(const tern_arch *arch, const tern_graph *g,
+                                      const tern_node *n) {
+    const int at = n->op == TERN_OP_EXPERTS ? 2 : 1;
+    const tern_value *w = &g->values[before(g, n->in[at], TERN_OP_TERNARIZE)];
+    const tern_role role = tern_arch_role(arch, w->name);
+    const bool is_other = role == TERN_ROLE_TABLE || role == TERN_ROLE_HEAD;
+    return w->kind == TERN_VALUE_WEIGHT && !is_other ? w : NULL;
 }
 
 static tern_status add_matrix(job *j, const tern_node *n, tern_error *err) {
     const tern_graph *g = &j->model->graphs[0].lowered;
     bool experts = n->op == TERN_OP_EXPERTS;
-    const tern_value *w = &g->values[before(g, n->in[experts ? 2 : 1], TERN_OP_TERNARIZE)];
-    tern_vid x = before(g, n->in[0], TERN_OP_QUANTIZE), route = experts ? n->in[1] : -1;
-    if (!is_layer_matrix(j, w) || g->values[x].producer < 0) return TERN_OK;
+    const tern_value *w = tern_imatrix_weight(j->model->arch, g, n);
+    tern_vid x = tern_imatrix_input(g, n), route = experts ? n->in[1] : -1;
+    if (!w || g->values[x].producer < 0) return TERN_OK;
     source s = {.x = x, .route = route, .n_cols = w->cols, .n_parts = experts ? w->parts : 1};
     s.n_chosen = experts ? (int32_t)(g->values[route].cols / 2) : 1;
     s.own_rows = g->values[x].cols != s.n_cols;

@@ -4,6 +4,7 @@
 #define TERN_TASKS_IMATRIX_IMATRIX_H
 
 #include "formats/formats.h"
+#include "models/models.h"
 
 // ---- What a file says --------------------------------------------------------------------------
 
@@ -27,6 +28,14 @@ tern_status tern_importances_parse(tern_importances *out, const char *path, cons
                                    uint64_t n, tern_error *err);
 const tern_importance *tern_importances_find(const tern_importances *s, const char *name);
 void tern_importances_free(tern_importances *s);
+
+// ---- Which inputs ------------------------------------------------------------------------------
+
+// The value that a matrix multiplies, before it is rounded for the product, and the matrix; NULL:
+// it is none of a layer. n: LINEAR or EXPERTS.
+tern_vid tern_imatrix_input(const tern_graph *g, const tern_node *n);
+const tern_value *tern_imatrix_weight(const tern_arch *arch, const tern_graph *g,
+                                      const tern_node *n);
 
 // ---- What is collected -------------------------------------------------------------------------
 
