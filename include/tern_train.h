@@ -256,6 +256,7 @@ typedef struct tern_train_info {
     int64_t n_damaged;                     // newer checkpoints that were skipped
     int64_t n_dropped_lines;               // log lines of later steps, which will be written again
     int32_t n_new_tokens, first_new_token; // by which `init` grows, and the first one's id
+    uint64_t start_bytes; // memory of tern_ternarize's start "gptq", beside the model; else 0
 } tern_train_info;
 
 typedef struct tern_train_desc {
@@ -290,6 +291,10 @@ typedef struct tern_train_desc {
     // bits, as inference does; gradients go to floats behind them. Checkpoints have that type. For
     // float models, with `init` or the recipe llama.
     const char *qat;
+    // With qat and init: a GGUF of the same model in that type. Training begins with its numbers:
+    // the floats behind them are those of init, moved no further than needed. NULL: with those that
+    // init's are rounded to.
+    const char *qat_start;
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
     // folder): objects with "query", its "positive" and optionally "negatives", a list. Each query
     // must find its positive among all texts of a step, and the other way round (InfoNCE,
@@ -418,7 +423,7 @@ typedef enum tern_ternarize_stage {
     TERN_TERNARIZE_ANSWERS, // answers.jsonl: what the model itself says, if that is wanted
     TERN_TERNARIZE_DATA,    // data/: the texts as shards of the model's tokens
     TERN_TERNARIZE_MEASURE, // imatrix.gguf: how large the inputs of matrices are (tern_imatrix)
-    TERN_TERNARIZE_START,   // start.gguf: the model rounded by it, as it is before training
+    TERN_TERNARIZE_START,   // start.gguf: the model rounded, as it is before training
     TERN_TERNARIZE_HEAL,    // heal/, heal.json: a run of tern_train that learns from the model
     TERN_TERNARIZE_EXPORT,  // `out`: the best weights of the run; embedding and head in 8 bits
     TERN_TERNARIZE_REPORT,  // report.md, report.json, loss.svg: what all this costs
@@ -439,10 +444,14 @@ typedef struct tern_ternarize_desc {
     int64_t n_answers;
     const char *prompts; // lines of JSON, as tern_datagen_desc.seeds; NULL: beginnings of the texts
     const char *type;    // "ptq1_0", "pq2_0" (NULL), "q2_0", "tq1_0", "tq2_0" or "q1_0"
-    // How it is healed: rates, lengths, device, threads. `data`, `out`, `init`, `qat` and `resume`
-    // are set here and NULL; the teacher is the model unless there is one, and the loss KL alone
-    // unless kd_ratio says otherwise. on_begin gets the plan, with measured seconds, before
-    // anything of the model is computed, and again as training begins.
+    // How it is rounded before training: "rtn" (NULL), each group by itself; or "gptq", each matrix
+    // by the products of its inputs over measure_tokens (arXiv:2210.17323), and experts by "rtn";
+    // training then begins with these numbers.
+    const char *start;
+    // How it is healed: rates, lengths, device, threads. `data`, `out`, `init`, `qat`, `qat_start`
+    // and `resume` are set here and NULL; the teacher is the model unless there is one, and the
+    // loss KL alone unless kd_ratio says otherwise. on_begin gets the plan, with measured seconds,
+    // before anything of the model is computed, and again as training begins.
     tern_train_desc train;
     uint64_t n_tokens;      // learnt, instead of train.n_steps
     int32_t measure_tokens; // 0: 131072

@@ -213,6 +213,8 @@ heal="--data $dir/stories.txt --valid 0.1 --seq-len 32 --batch-tokens 64 -t 1 -n
 ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/trits.gguf" $heal --plan
 says '^plan    40 steps of 64 tokens (sequences of 32)'
 says '^time    about [0-9:]*, as measured with 64 tokens$'
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/gptq.gguf" $heal --start gptq --plan
+says '^start   before that, [0-9.]* [kM]B beside the model$'
 n=$((n + 1))
 [ ! -e "$dir/trits.gguf" ] && [ ! -e "$dir/trits.work/imatrix.gguf" ] || wrong "--plan makes a model"
 ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/trits.gguf" $heal

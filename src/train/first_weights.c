@@ -162,7 +162,7 @@ tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, f
     tern_status status = tern_weight_rows_open(&r, &from, &v, err);
     if (status == TERN_OK) status = decode(t, file, s, &r, data, err);
     tern_weight_rows_close(&r);
-    return status;
+    return status == TERN_OK ? tern_qat_take_start(t, s, data, err) : status;
 }
 
 static tern_status weight_of_model(tern_trainer *t, const tern_slot *s, float *data,

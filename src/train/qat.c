@@ -8,8 +8,11 @@
 // than BitNet's one scale for a matrix, and all of its matrices can begin from a trained model's.
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "train/trainer.h"
+
+enum { GROUP_MAX = 256 };
 
 // ---- Rounding on the host ----------------------------------------------------------------------
 
@@ -43,6 +46,8 @@ void tern_qat_close(tern_trainer *t) { tern_team_close(t->qat_team); }
 
 tern_status tern_qat_open(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
+    if (!d->qat && d->qat_start)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: qat_start goes with qat");
     if (!d->qat) return TERN_OK;
     if (!tern_dtype_from_name(d->qat, &t->qat) || !tern_dtype_is_rounded_to(t->qat))
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -56,7 +61,86 @@ tern_status tern_qat_open(tern_trainer *t, tern_error *err) {
         return tern_fail(err, TERN_ERR_ARGUMENT,
                          "train: qat is for float models: a BitNet is trained ternary%s",
                          d->init ? "" : "; for qat take the recipe llama");
-    return tern_team_open(&t->qat_team, d->n_threads, err);
+    TERN_TRY(tern_team_open(&t->qat_team, d->n_threads, err));
+    if (!d->qat_start) return TERN_OK;
+    if (!d->init || !tern_dtype_group_n(t->qat))
+        return tern_fail(err, TERN_ERR_ARGUMENT,
+                         "train: qat_start is for a model (init) and types of trits or signs");
+    return tern_file_open(&t->qat_start, d->qat_start, err);
+}
+
+// ---- Numbers to begin with ---------------------------------------------------------------------
+
+// Sizes of the group's floats whose number is not 0: at least `least`, their mean the scale.
+static void pull_to_scale(float *size, const float *number, size_t n, float scale, float least) {
+    double sum = 0, lowest = INFINITY, count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (number[i] == 0) continue;
+        if (size[i] < least) size[i] = least;
+        sum += (double)size[i];
+        lowest = fmin(lowest, (double)size[i]);
+        count++;
+    }
+    const double mean = sum / count, most = (double)(scale - least) / (mean - lowest),
+                 part = most < 1 ? most : 1;
+    for (size_t i = 0; i < n; i++)
+        if (number[i] != 0) size[i] = (float)((double)scale + part * ((double)size[i] - mean));
+}
+
+// Floats on the side of the bounds where the numbers are, 5% of the scale from them. Where the rule
+// of rounding gives others all the same, the numbers themselves.
+static void take_group(tern_dtype type, float *x, const float *number, size_t n) {
+    float size[GROUP_MAX], rounded[GROUP_MAX], scale = 0;
+    for (size_t i = 0; i < n; i++) scale = fmaxf(scale, fabsf(number[i]));
+    const bool has_zeros = type != TERN_DTYPE_Q1_0;
+    for (size_t i = 0; i < n; i++) {
+        const bool is_same_side = x[i] * number[i] > 0;
+        size[i] = number[i] == 0 ? fminf(fabsf(x[i]), 0.45f * scale)
+                  : is_same_side ? fabsf(x[i])
+                                 : 0;
+    }
+    if (scale > 0) pull_to_scale(size, number, n, scale, has_zeros ? 0.55f * scale : 0.05f * scale);
+    for (size_t i = 0; i < n; i++) x[i] = copysignf(size[i], number[i] == 0 ? x[i] : number[i]);
+    tern_dtype_round(type, x, NULL, n, rounded, NULL);
+    for (size_t i = 0; i < n; i++)
+        if (rounded[i] != number[i]) {
+            memcpy(x, number, n * sizeof *x);
+            return;
+        }
+}
+
+typedef struct taking {
+    tern_dtype type;
+    float *x;
+    const float *numbers;
+    size_t n;
+    atomic_size_t counter;
+} taking;
+
+static void take_stretches(void *ctx, const tern_team *team) {
+    taking *r = ctx;
+    const size_t each = tern_dtype_block_n(r->type);
+    (void)team;
+    for (size_t at, end; tern_team_claim(&r->counter, r->n / each, STRETCH / each, &at, &end);)
+        for (; at < end; at++) take_group(r->type, r->x + at * each, r->numbers + at * each, each);
+}
+
+tern_status tern_qat_take_start(const tern_trainer *t, const tern_slot *s, float *data,
+                                tern_error *err) {
+    if (!t->qat_start || s->type == TERN_DTYPE_F32) return TERN_OK;
+    const uint64_t n = s->n_rows * s->n_cols;
+    const tern_tensor *from = tern_file_tensor(t->qat_start, s->name);
+    if (!from || from->type != s->type || from->ne[0] != s->n_cols ||
+        from->ne[1] * from->ne[2] * from->ne[3] != s->n_rows)
+        return tern_fail(err, TERN_ERR_ARGUMENT, "%s: there is no %s of type %s and this shape",
+                         t->desc.qat_start, s->name, tern_dtype_name(s->type));
+    float *numbers = tern_alloc_array(TERN_MEM_WEIGHTS, n, sizeof *numbers);
+    if (!numbers) return tern_fail_memory(err, n * sizeof *numbers);
+    tern_status status = tern_tensor_decode(from, numbers, err);
+    taking r = {.type = s->type, .x = data, .numbers = numbers, .n = (size_t)n};
+    if (status == TERN_OK) tern_team_run(t->qat_team, take_stretches, &r);
+    tern_free(numbers);
+    return status;
 }
 
 // ---- Which matrices ----------------------------------------------------------------------------

@@ -321,6 +321,7 @@ void tern_trainer_close(tern_trainer *t) {
     tern_qat_close(t);
     tern_assistant_close(t->assistant);
     if (t->tokenizer_file) tern_file_close(t->tokenizer_file);
+    if (t->qat_start) tern_file_close(t->qat_start);
     tern_free(t->chat_template);
     tern_free(t->ids);
     tern_free(t->targets);

@@ -121,6 +121,7 @@ typedef struct tern_trainer {
     uint32_t init_sum;                   // CRC-32 of the weights of desc.init, 0: none
     tern_dtype qat;                      // with desc.qat: its type
     tern_team *qat_team;                 // and who rounds to it on the host
+    tern_file *qat_start;                // or NULL
     tern_config config;
     tern_config factors; // of desc.init, with those that its GGUF has in its weights
     const tern_arch *arch;
@@ -267,6 +268,9 @@ void tern_parts_describe(const tern_train_desc *d, tern_strbuf *out);
 // desc.qat, and so do these.
 tern_status tern_qat_open(tern_trainer *t, tern_error *err);
 void tern_qat_close(tern_trainer *t);
+// Moves a slot's numbers, as desc.init has them, to those that are rounded to desc.qat_start's.
+tern_status tern_qat_take_start(const tern_trainer *t, const tern_slot *s, float *data,
+                                tern_error *err);
 // Rounds the matrices of a model's graph as its architecture built it.
 tern_status tern_qat_round(const tern_trainer *t, tern_graph *g, tern_error *err);
 // After it: the first matrix of a layer that stays in floats because its rows are not whole blocks;

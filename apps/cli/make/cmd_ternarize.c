@@ -197,6 +197,8 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
         OPTIONS_GROUP("What is done"),
         {0, "type", OPTION_NAME, &d.type, "ptq1_0|pq2_0|q2_0|tq1_0|tq2_0|q1_0",
          "of the matrices; docs/formats.md (pq2_0)"},
+        {0, "start", OPTION_NAME, &d.start, "rtn|gptq",
+         "before training: each group rounded by itself, or by products of inputs (rtn)"},
         {0, "plan", OPTION_FLAG, &a.plan, NULL,
          "only say what training would take, memory and time, by the data, which is made"},
         {0, "stage", OPTION_NAME, &a.stage, "answers|data|measure|start|heal|export|report",

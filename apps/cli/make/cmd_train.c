@@ -149,6 +149,8 @@ int cmd_train(const command *self, int argc, char **argv) {
         OPTIONS_GROUP("Knowledge distillation"),
         {0, "qat", OPTION_NAME, &d.qat, "ptq1_0|pq2_0|q2_0|tq1_0|tq2_0|q1_0|q4_0|q8_0",
          "every step computes with matrices of this type, which checkpoints have"},
+        {0, "qat-start", OPTION_TEXT, &d.qat_start, "FILE",
+         "the same model in it, whose numbers the first step has (those --init is rounded to)"},
         {0, "teacher", OPTION_TEXT, &d.teacher, "MODEL",
          "with the same vocabulary; the loss adds KL(teacher || student)"},
         {0, "teacher-cache", OPTION_TEXT, &d.teacher_cache, "FILE",

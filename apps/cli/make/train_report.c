@@ -142,6 +142,8 @@ void train_header(void *user, const tern_train_info *i) {
     else
         print_tokens(i);
     print_memory(&i->memory);
+    if (i->start_bytes)
+        fprintf(stderr, "start   before that, %s beside the model\n", size_text(i->start_bytes, a));
     if (i->cache_bytes) print_cache(r, i->cache_bytes, i->cache_share);
     fprintf(stderr, "device  %s\n", i->device);
     if (isfinite(i->seconds))

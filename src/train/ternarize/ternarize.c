@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "tern_tools.h"
 
-enum { MEASURE_TOKENS = 131072, LEAST_HELD_OUT = 64 };
+enum { LEAST_HELD_OUT = 64 };
 
 static bool is_there(const char *path) { return tern_path_look(path) != TERN_PATH_NONE; }
 
@@ -83,6 +83,10 @@ static tern_status check_desc(tern_ternarizing *j) {
                          "ternarize: type '%.32s': expected ptq1_0, pq2_0, q2_0, tq1_0, tq2_0 or "
                          "q1_0",
                          type);
+    j->is_gptq = d->start && strcmp(d->start, "gptq") == 0;
+    if (d->start && !j->is_gptq && strcmp(d->start, "rtn") != 0)
+        return tern_fail(j->err, TERN_ERR_ARGUMENT,
+                         "ternarize: start '%.32s': expected rtn or gptq", d->start);
     if (!tern_name_ends(d->out, ending) || strlen(d->out) == strlen(ending))
         return tern_fail(j->err, TERN_ERR_ARGUMENT,
                          "ternarize: out '%s': expected a name that ends in .gguf", d->out);
@@ -98,9 +102,10 @@ static tern_status check_desc(tern_ternarizing *j) {
                          "ternarize: valid %g, measure_tokens %d, report_tokens %d: expected a "
                          "share below 1, and numbers from 0 on",
                          d->valid, d->measure_tokens, d->report_tokens);
-    if (t->data || t->out || t->init || t->qat)
-        return tern_fail(j->err, TERN_ERR_ARGUMENT,
-                         "ternarize: data, out, init and qat of train follow from the rest");
+    if (t->data || t->out || t->init || t->qat || t->qat_start)
+        return tern_fail(
+            j->err, TERN_ERR_ARGUMENT,
+            "ternarize: data, out, init, qat and qat_start of train follow from the rest");
     if (t->pairs || t->preferences || t->lora_rank)
         return tern_fail(j->err, TERN_ERR_ARGUMENT,
                          "ternarize: a whole model learns from text: neither pairs, preferences "
@@ -124,7 +129,8 @@ static tern_status check_rows(const tern_trainer *t, const tern_graph *g, tern_e
         fits ? ": take type q2_0, blocks of 64" : "");
 }
 
-static tern_status check_graph(const tern_trainer *t, tern_graph *g, tern_error *err) {
+static tern_status check_graph(tern_ternarizing *j, const tern_trainer *t, tern_graph *g) {
+    tern_error *err = j->err;
     TERN_TRY(tern_arch_build_main(g, t->arch, &t->config, err));
     TERN_TRY(tern_arch_check(t->tokenizer_file, t->arch, &t->config, err));
     if (tern_graph_find(g, "logits") < 0)
@@ -133,6 +139,7 @@ static tern_status check_graph(const tern_trainer *t, tern_graph *g, tern_error 
     if (op)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "a %s cannot be healed: training does not compute %s", t->arch->name, op);
+    if (j->is_gptq) j->start_bytes = tern_ternarize_start_bytes(t, g);
     TERN_TRY(tern_qat_round(t, g, err));
     return check_rows(t, g, err);
 }
@@ -155,7 +162,7 @@ static tern_status check_model(tern_ternarizing *j, tern_trainer *t) {
     TERN_TRY(tern_train_settle(&t->desc, &t->config, j->err));
     TERN_TRY(tern_qat_open(t, j->err));
     tern_graph_init(&g);
-    tern_status status = check_graph(t, &g, j->err);
+    tern_status status = check_graph(j, t, &g);
     tern_graph_free(&g);
     if (status != TERN_OK) return tern_fail_prefix(j->err, status, j->desc->model);
     TERN_TRY(tern_tokenizer_open(&t->tokenizer, t->tokenizer_file, j->err));
@@ -243,71 +250,12 @@ static tern_status build(tern_ternarizing *j) {
     return status;
 }
 
-tern_status tern_ternarize_open(const tern_ternarizing *j, const char *path, tern_model **out) {
-    const tern_train_desc *t = &j->heal;
-    const tern_model_desc d = {.device = t->device,
-                               .webgpu = t->webgpu,
-                               .cpu_features = t->cpu_features,
-                               .n_threads = t->n_threads};
-    return tern_model_open(out, path, &d, j->err);
-}
-
-// Windows from all over the text.
-static tern_status draw_tokens(const tern_ternarizing *j, int32_t **ids, size_t *n) {
-    const int32_t seq = j->settled.seq_len,
-                  most = j->desc->measure_tokens ? j->desc->measure_tokens : MEASURE_TOKENS;
-    tern_token_set *set;
-    const tern_token_set_desc d = {.seq_len = (uint32_t)seq, .seed = j->heal.seed};
-    TERN_TRY(tern_token_set_open_folder(&set, j->data, "train", &d, j->err));
-    uint64_t windows = set ? tern_token_set_n_sequences(set) : 0;
-    const uint64_t wanted = ((uint64_t)most + (uint64_t)seq - 1) / (uint64_t)seq;
-    if (windows > wanted) windows = wanted;
-    tern_status status = windows ? TERN_OK
-                                 : tern_fail(j->err, TERN_ERR_ARGUMENT, "%s: fewer than %d tokens",
-                                             j->data, (int)seq);
-    *n = (size_t)windows * (size_t)seq;
-    *ids = tern_alloc_array(TERN_MEM_MISC, *n + 1, sizeof **ids);
-    if (status == TERN_OK && !*ids) status = tern_fail_memory(j->err, *n * sizeof **ids);
-    for (uint64_t i = 0; status == TERN_OK && i < windows; i++)
-        status = tern_token_set_sequence(set, 0, i, *ids + i * (uint64_t)seq, NULL, j->err);
-    tern_token_set_close(set);
-    return status;
-}
-
-static tern_status measure(tern_ternarizing *j) {
-    tern_model *m = NULL;
-    int32_t *ids = NULL;
-    tern_imatrix_desc d = {.window = j->settled.seq_len > 2 ? j->settled.seq_len : 2,
-                           .on_progress = j->desc->on_progress,
-                           .user = j->desc->user};
-    tern_status status = draw_tokens(j, &ids, &d.n_ids);
-    d.ids = ids;
-    if (status == TERN_OK) status = tern_ternarize_open(j, j->desc->model, &m);
-    if (status == TERN_OK) status = tern_imatrix(m, j->imatrix, &d, NULL, j->err);
-    tern_model_close(m);
-    tern_free(ids);
-    return status;
-}
-
-tern_status tern_ternarize_convert(const tern_ternarizing *j, const char *in, const char *out,
-                                   tern_type type) {
-    const bool has_type = type == TERN_TYPE_AUTO;
-    const tern_convert_desc d = {.type = type,
-                                 .head_type = has_type ? TERN_TYPE_Q8_0 : TERN_TYPE_AUTO,
-                                 .force_ternary = !has_type,
-                                 .imatrix = has_type ? NULL : j->imatrix,
-                                 .n_threads = j->heal.n_threads,
-                                 .on_progress = j->desc->on_progress,
-                                 .user = j->desc->user};
-    return tern_convert(in, out, &d, j->err);
-}
-
-static tern_status start(tern_ternarizing *j) {
-    return tern_ternarize_convert(j, j->desc->model, j->start, j->type);
-}
-
 static tern_status heal(tern_ternarizing *j) {
-    TERN_TRY(tern_train(&j->heal, j->err));
+    tern_train_desc d = j->heal;
+    // With rtn's numbers healing is slower than with those that training rounds the floats to
+    // (docs/notebook/training.md).
+    if (j->is_gptq) d.qat_start = j->start;
+    TERN_TRY(tern_train(&d, j->err));
     return mark_done(j, j->healed);
 }
 
@@ -345,8 +293,10 @@ static tern_status check_needs(const tern_ternarizing *j, tern_ternarize_stage s
         [TERN_TERNARIZE_EXPORT] = 1u << TERN_TERNARIZE_START | 1u << TERN_TERNARIZE_HEAL,
         [TERN_TERNARIZE_REPORT] = 1u << TERN_TERNARIZE_DATA | 1u << TERN_TERNARIZE_MEASURE |
                                   1u << TERN_TERNARIZE_START | 1u << TERN_TERNARIZE_EXPORT};
+    const bool begins = stage == TERN_TERNARIZE_HEAL && j->is_gptq;
+    const unsigned needed = needs[stage] | (begins ? 1u << TERN_TERNARIZE_START : 0);
     for (int i = 0; i < TERN_TERNARIZE_STAGES; i++)
-        if (needs[stage] >> i & 1 && !is_done(j, (tern_ternarize_stage)i))
+        if (needed >> i & 1 && !is_done(j, (tern_ternarize_stage)i))
             return tern_fail(j->err, TERN_ERR_ARGUMENT,
                              "%s: stage %s is not done, and stage %s reads its files", j->work,
                              tern_ternarize_stage_name((tern_ternarize_stage)i),
@@ -354,11 +304,24 @@ static tern_status check_needs(const tern_ternarizing *j, tern_ternarize_stage s
     return TERN_OK;
 }
 
+static void tell_plan(void *user, const tern_train_info *info) {
+    const tern_ternarizing *j = user;
+    tern_train_info all = *info;
+    all.start_bytes = j->start_bytes;
+    j->heal.on_begin(j->heal.user, &all);
+}
+
 // Says what training takes before the first of the stages that read the model.
-static tern_status plan(const tern_ternarizing *j) {
+static tern_status plan(tern_ternarizing *j) {
     tern_train_desc d = j->heal;
     d.out = NULL;
     d.resume = false;
+    if (d.on_begin) {
+        d.on_begin = tell_plan;
+        d.on_event = NULL;
+        d.on_step = NULL;
+        d.user = j;
+    }
     return tern_train_plan(&d, j->err);
 }
 
@@ -368,7 +331,8 @@ static bool has_begun(const tern_ternarizing *j) {
 
 static tern_status run_stage(tern_ternarizing *j, tern_ternarize_stage stage) {
     static tern_status (*const run[TERN_TERNARIZE_STAGES])(tern_ternarizing *) = {
-        answer, build, measure, start, heal, export_model, tern_ternarize_report};
+        answer, build,        tern_ternarize_measure, tern_ternarize_start,
+        heal,   export_model, tern_ternarize_report};
     const bool done = is_done(j, stage);
     if (!done) TERN_TRY(check_needs(j, stage));
     const bool is_wanted = stage != TERN_TERNARIZE_ANSWERS || j->desc->n_answers > 0;

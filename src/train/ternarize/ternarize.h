@@ -3,6 +3,7 @@
 //   ternarize.c           the stages, and which of them are done
 //   ternarize_identity.c  what a folder was begun with
 //   ternarize_answers.c   the model's own words
+//   ternarize_start.c     the model measured, and rounded for the first time
 //   ternarize_report.c    what the ternary model costs, beside others
 //   ternarize_lost.c      where it lost that
 //   ternarize_tasks.c     how often each of them answers rightly
@@ -17,6 +18,8 @@ typedef struct tern_ternarizing {
     tern_train_desc heal;    // for tern_train
     tern_train_desc settled; // the same with all defaults filled in
     tern_type type;
+    bool is_gptq;         // how it is rounded first
+    uint64_t start_bytes; // of memory for it, beside the model; 0: little
     tern_strbuf identity; // JSON
     char *work;
     // In `work`.
@@ -38,6 +41,10 @@ tern_status tern_ternarize_identify(tern_ternarizing *j, const tern_file *model,
 tern_status tern_ternarize_check_identity(const tern_ternarizing *j);
 
 tern_status tern_ternarize_answers(tern_ternarizing *j);
+tern_status tern_ternarize_measure(tern_ternarizing *j);
+tern_status tern_ternarize_start(tern_ternarizing *j);
+// Memory of a start by products, by the model's graph.
+uint64_t tern_ternarize_start_bytes(const tern_trainer *t, const tern_graph *g);
 tern_status tern_ternarize_report(tern_ternarizing *j);
 // Whether what the report is asked for is there, before any work.
 tern_status tern_ternarize_check_report(const tern_ternarizing *j);

@@ -121,6 +121,7 @@ static void put_settings(tern_ternarizing *j) {
     const tern_train_desc *t = &j->settled;
     tern_strbuf *out = &j->identity;
     put_text(out, "type", tern_type_name(j->type));
+    put_text(out, "start", j->is_gptq ? "gptq" : "rtn");
     put_number(out, "valid", j->desc->valid);
     put_number(out, "steps", (double)j->heal.n_steps);
     put_number(out, "batch_tokens", t->batch_tokens);
