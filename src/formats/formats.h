@@ -24,7 +24,7 @@ typedef struct tern_tensor {
     uint64_t ne[4]; // ne[0] is the row's length (GGUF order); unused ones are 1
     tern_blob data; // of `bytes`; aligned when held: to 32 in GGUF, else to its elements
     uint64_t bytes;
-    float scale; // I2_S and HF_TERNARY: value = code * scale (already inverted if needed)
+    float scale; // I2_S, HF_TERNARY, NVFP4: value = code * scale (already inverted if needed)
     int shard;   // index of its file
 } tern_tensor;
 

@@ -57,6 +57,7 @@ size_t tern_dtype_group_n(tern_dtype type) {
     case TERN_DTYPE_PQ2_0:
     case TERN_DTYPE_PTQ1_0:
     case TERN_DTYPE_TQ1_0:
+    case TERN_DTYPE_STQ1_0:
     case TERN_DTYPE_TQ2_0: return tern_dtype_block_n(type);
     default: return 0;
     }
@@ -67,8 +68,8 @@ bool tern_dtype_is_float(tern_dtype type) {
 }
 
 bool tern_dtype_is_readable(tern_dtype type) {
-    // pages are built without grids
-    bool is_grid = type >= TERN_DTYPE_IQ2_XXS && type <= TERN_DTYPE_IQ1_M;
+    // pages are built without these
+    bool is_grid = type >= TERN_DTYPE_IQ2_XXS && type <= TERN_DTYPE_NVFP4;
     return is_grid ? tern_dtype_has_grid(type) : type < TERN_DTYPE_Q8_1;
 }
 

@@ -110,11 +110,13 @@ bool tern_dtype_encode_codes(tern_dtype type, const tern_dtype_codes *parts, voi
 // The same to float, for tern_dtype_decode; type has a form.
 void tern_dtype_decode_form(tern_dtype type, const void *data, uint64_t first, size_t n, float *y);
 
-// ggml's types whose codes are indexes of a grid, IQ1_S to IQ3_S: read as floats alone. n and first
-// are multiples of the block; for tern_dtype_decode.
+// ggml's types whose codes are indexes of a grid, IQ1_S to IQ3_S, and NVFP4, whose `scale` is that
+// of the matrix: read as floats alone. n and first are multiples of the block; for
+// tern_dtype_decode. Also whether this build reads STQ1_0, whose trits are those of a block.
 bool tern_dtype_has_grid(tern_dtype type);
 void tern_dtype_decode_grid(tern_dtype type, const void *data, uint64_t first, size_t n,
-                            float *out);
+                            float scale, float *out);
+void tern_dtype_codes_stq1_0(const uint8_t *block, int8_t *q);
 
 // Decodes to ternary codes; block scales go to scales[] (one for each 256 elements; unused for
 // I2_S). Returns false for other types.

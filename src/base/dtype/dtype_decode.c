@@ -26,6 +26,7 @@
 //                                weights 2i (low bits) and 2i + 1:      scale * code + offset
 //   G8_n  the same               f32 scale, f32 offset, n bytes of codes 0 .. 255
 //   F8_n  the same               f32 scale, n bytes of E4M3:            scale * number
+//   STQ1_0 (Sherry) and NVFP4: dtype_grids.c
 // The fourth 2-bit code occurs in valid files only for Q2_0 and PQ2_0, where it is +2; all types
 // decode it like that.
 #include <string.h>
@@ -95,6 +96,7 @@ static uint16_t codes_block(tern_dtype type, const uint8_t *b, int8_t *q) {
     case TERN_DTYPE_TQ1_0: codes_tq1_0(b, q); return tern_read_u16(b + 52);
     case TERN_DTYPE_TQ2_0: codes_tq2_0(b, q); return tern_read_u16(b + 64);
     case TERN_DTYPE_PTQ1_0: codes_ptq1_0(b, q); return tern_read_u16(b + 26);
+    case TERN_DTYPE_STQ1_0: tern_dtype_codes_stq1_0(b, q); return tern_read_u16(b + 40);
     case TERN_DTYPE_Q1_0:
     case TERN_DTYPE_Q1_0_32: codes_one_bit(b + 2, n, q); return tern_read_u16(b);
     default: codes_two_bits(b + 2, n, q); return tern_read_u16(b);
@@ -226,7 +228,7 @@ void tern_dtype_decode(tern_dtype type, const void *data, uint64_t first, size_t
     } else if (tern_dtype_form_of(type)) {
         tern_dtype_decode_form(type, data, first, n, out);
     } else if (tern_dtype_has_grid(type)) {
-        tern_dtype_decode_grid(type, data, first, n, out);
+        tern_dtype_decode_grid(type, data, first, n, scale, out);
     } else if (tern_dtype_code_max(type)) {
         decode_affine(type, b, n, out);
     } else if (is_f8(type)) {

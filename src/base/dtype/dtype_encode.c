@@ -241,7 +241,7 @@ static void encode_form(tern_dtype type, const int8_t *q, uint16_t scale, uint8_
 bool tern_dtype_holds_ternary(tern_dtype type) {
     const tern_dtype_form *f = tern_dtype_form_of(type);
     bool one_bit = type == TERN_DTYPE_Q1_0 || type == TERN_DTYPE_Q1_0_32;
-    bool groups = tern_dtype_group_n(type) > 0 && !one_bit;
+    bool groups = tern_dtype_group_n(type) > 0 && !one_bit && type != TERN_DTYPE_STQ1_0;
     return type == TERN_DTYPE_I2_S || groups || (f && !f->has_table);
 }
 

@@ -19,6 +19,20 @@
 //   IQ1_M   56 bytes   low bytes of indexes, for each 8 weights 4 bits: three high bits, minus;
 //                      four times 16 bits: s of each 16 weights (3), a quarter of d (4):
 //                                                                      the same
+//
+// And two types without a grid that pages do without, too:
+//
+//   STQ1_0  42 bytes   Sherry (arXiv:2601.07892): three of four trits are not 0. 64 nibbles (low
+//   ones
+//                      first), 8 bytes of signs, f16 d. Nibble and sign of number g are of the
+//                      weights 64 (g / 16) + g % 16 + 16 lane: the nibble's upper bits are the lane
+//                      that is 0; of the other lanes the first is +1, the second and third -1 if
+//                      its bits 0 and 1 are set; the sign turns all three:      trit * d
+//   NVFP4   36 bytes   64 weights: four bytes of E4M3 without sign, s, for 16 weights each; then
+//   for
+//                      each of these 8 bytes: byte i has weight i (low nibble) and 8 + i, numbers
+//                      of e2m1. The matrix has one more scale, in a tensor of its own:
+//                                                                      scale * (s * number)
 #include "base/dtype/dtype.h"
 #include "base/dtype/half.h"
 
@@ -26,9 +40,11 @@
 bool tern_dtype_has_grid(tern_dtype type) { return (void)type, false; }
 
 void tern_dtype_decode_grid(tern_dtype type, const void *data, uint64_t first, size_t n,
-                            float *out) {
-    (void)type, (void)data, (void)first, (void)n, (void)out;
+                            float scale, float *out) {
+    (void)type, (void)data, (void)first, (void)n, (void)scale, (void)out;
 }
+
+void tern_dtype_codes_stq1_0(const uint8_t *block, int8_t *q) { (void)block, (void)q; }
 #else
 #include "base/dtype/dtype_grids.inc"
 
@@ -139,6 +155,34 @@ static void decode_iq1_m(const uint8_t *b, float *y) {
     }
 }
 
+// ---- Without a grid ----------------------------------------------------------------------------
+
+void tern_dtype_codes_stq1_0(const uint8_t *block, int8_t *q) {
+    for (int g = 0; g < 64; g++) {
+        const int nibble = block[g / 2] >> g % 2 * 4 & 15, zero = nibble >> 2;
+        const int8_t first = block[32 + g / 8] >> g % 8 & 1 ? -1 : 1;
+        int8_t *to = q + g / 16 * 64 + g % 16;
+        unsigned minus = (unsigned)(nibble & 3) << 1; // of the lanes that are not 0, in their order
+        for (int lane = 0; lane < 4; lane++) {
+            to[16 * lane] = (int8_t)(lane == zero ? 0 : minus & 1 ? -first : first);
+            if (lane != zero) minus >>= 1;
+        }
+    }
+}
+
+static void decode_nvfp4(const uint8_t *b, float *y) {
+    static const float numbers[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    for (int g = 0; g < 4; g++) {
+        // E4M3's code for "not a number" stands for 0, as in ggml.
+        const float s = (b[g] & 127) == 127 ? 0 : tern_e4m3_to_f32(b[g] & 127);
+        for (int i = 0; i < 16; i++) {
+            const int code = b[4 + 8 * g + i % 8] >> i / 8 * 4 & 15;
+            const float value = s * numbers[code & 7];
+            y[16 * g + i] = code & 8 ? -value : value;
+        }
+    }
+}
+
 typedef void (*decode_fn)(const uint8_t *block, float *y);
 static decode_fn decoder_of(tern_dtype type) {
     switch (type) {
@@ -149,17 +193,21 @@ static decode_fn decoder_of(tern_dtype type) {
     case TERN_DTYPE_IQ3_S: return decode_iq3_s;
     case TERN_DTYPE_IQ1_S: return decode_iq1_s;
     case TERN_DTYPE_IQ1_M: return decode_iq1_m;
+    case TERN_DTYPE_NVFP4: return decode_nvfp4;
     default: return NULL;
     }
 }
 
-bool tern_dtype_has_grid(tern_dtype type) { return decoder_of(type) != NULL; }
+bool tern_dtype_has_grid(tern_dtype type) {
+    return type == TERN_DTYPE_STQ1_0 || decoder_of(type) != NULL;
+}
 
 void tern_dtype_decode_grid(tern_dtype type, const void *data, uint64_t first, size_t n,
-                            float *out) {
+                            float scale, float *out) {
     size_t block = tern_dtype_block_n(type), bytes = tern_dtype_block_bytes(type);
     const uint8_t *b = (const uint8_t *)data + first / block * bytes;
     decode_fn decode = decoder_of(type);
     for (size_t i = 0; i + block <= n; i += block, b += bytes) decode(b, out + i);
+    for (size_t i = 0; type == TERN_DTYPE_NVFP4 && scale != 1 && i < n; i++) out[i] *= scale;
 }
 #endif

@@ -72,9 +72,9 @@ static void put_group(tern_dtype type, const int8_t *q, float d, uint8_t *b) {
     }
 }
 
-// TQ1_0 and TQ2_0 are written by tern_dtype_encode_ternary.
+// TQ1_0 and TQ2_0 are written by tern_dtype_encode_ternary, STQ1_0 not at all.
 static bool is_written(tern_dtype type) {
-    return tern_dtype_group_n(type) && !tern_dtype_is_ternary(type);
+    return tern_dtype_group_n(type) && !tern_dtype_is_ternary(type) && type != TERN_DTYPE_STQ1_0;
 }
 
 bool tern_dtype_encode_groups(tern_dtype type, const float *x, size_t n, void *out) {

@@ -207,9 +207,10 @@ TEST(dtype_encoders_take_any_numbers) {
     }
 }
 
-// The floats of ggml's own reader in Python (gguf-py's quants.py), for the same bytes. Seen to
-// fail: with signs whose eighth is another one, with a scale of the wrong weights, with an index's
-// high bits of its neighbour.
+// The floats of ggml's own reader in Python (gguf-py's quants.py), for the same bytes; of the last
+// two those of tests/reference/peers/small_types.py. Seen to fail: with signs whose eighth is
+// another one, with a scale of the wrong weights, with an index's high bits of its neighbour, with
+// lanes that are neighbours.
 TEST(dtype_grids_have_the_values_of_another_reader) {
     static const struct {
         tern_dtype type;
@@ -223,13 +224,15 @@ TEST(dtype_grids_have_the_values_of_another_reader) {
         {TERN_DTYPE_IQ3_S, 0x8dcdd0a4, -4.43145751953125f},
         {TERN_DTYPE_IQ1_S, 0xb7056c86, -0.465545654296875f},
         {TERN_DTYPE_IQ1_M, 0x29e21ee1, -0.22200965881347656f},
+        {TERN_DTYPE_STQ1_0, 0x6c881e7b, 0.07666015625f},
+        {TERN_DTYPE_NVFP4, 0x5b567afe, -10.5f},
     };
     enum { N_BLOCKS = 64 };
     static uint8_t blocks[N_BLOCKS * 110];
     static float values[N_BLOCKS * 256];
     for (size_t t = 0; t < sizeof wanted / sizeof *wanted; t++) {
         tern_dtype type = wanted[t].type;
-        size_t each = tern_dtype_block_bytes(type);
+        size_t each = tern_dtype_block_bytes(type), n = N_BLOCKS * tern_dtype_block_n(type);
         uint32_t state = 7;
         for (size_t i = 0; i < N_BLOCKS * each; i++) {
             state = state * 1664525u + 1013904223u;
@@ -239,15 +242,17 @@ TEST(dtype_grids_have_the_values_of_another_reader) {
             uint8_t *b = blocks + k * each;
             if (type == TERN_DTYPE_IQ1_M)
                 b[55] = (b[55] & 0x0f) | 0x20;
-            else
+            else if (type == TERN_DTYPE_STQ1_0)
+                b[41] = 0x2c | (b[41] & 3);
+            else if (type != TERN_DTYPE_NVFP4)
                 b[1] = 0x2c | (b[1] & 3);
         }
         CHECK(tern_dtype_is_readable(type));
-        tern_dtype_decode(type, blocks, 0, N_BLOCKS * 256, 1, values);
+        tern_dtype_decode(type, blocks, 0, n, 1, values);
         CHECK_MSG(values[1000] == wanted[t].of_1000, "%s: %g, not %g", tern_dtype_name(type),
                   (double)values[1000], (double)wanted[t].of_1000);
-        CHECK_MSG(tern_crc32(0, values, sizeof values) == wanted[t].crc, "%s: %08x",
-                  tern_dtype_name(type), tern_crc32(0, values, sizeof values));
+        CHECK_MSG(tern_crc32(0, values, n * sizeof *values) == wanted[t].crc, "%s: %08x",
+                  tern_dtype_name(type), tern_crc32(0, values, n * sizeof *values));
         float part[256];
         tern_dtype_decode(type, blocks, 512, 256, 1, part);
         CHECK(memcmp(part, values + 512, sizeof part) == 0);

@@ -382,6 +382,54 @@ static tern_status open_other_parts(tern_file *file, char *path, const tern_gguf
     return TERN_OK;
 }
 
+// ---- Scales beside their matrices --------------------------------------------------------------
+
+#ifdef TERN_NO_GRIDS
+static tern_status index_tensors(tern_file *file, tern_error *err) {
+    return tern_file_index_tensors(file, err);
+}
+#else
+// A matrix of NVFP4 has its last scale in "x.scale" beside "x.weight"; experts have one each.
+static tern_status read_scale(tern_tensor *t, const tern_tensor *scales, tern_error *err) {
+    const uint64_t n = scales->ne[0];
+    if (scales->type != TERN_DTYPE_F32 || scales->n_dims != 1 || n == 0)
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is not a list of F32", scales->name);
+    TERN_TRY(tern_blob_read(&scales->data, 0, sizeof t->scale, &t->scale, err));
+    if (!isfinite(t->scale))
+        return tern_fail(err, TERN_ERR_FORMAT, "tensor '%s' is not a finite number", scales->name);
+    for (uint64_t i = 1; i < n; i++) {
+        float other;
+        TERN_TRY(tern_blob_read(&scales->data, i * sizeof other, sizeof other, &other, err));
+        if (other != t->scale)
+            return tern_fail(
+                err, TERN_ERR_UNSUPPORTED,
+                "tensor '%s': experts of NVFP4 with different scales are not supported",
+                scales->name);
+    }
+    return TERN_OK;
+}
+
+static tern_status index_tensors(tern_file *file, tern_error *err) {
+    static const char end[] = ".weight";
+    TERN_TRY(tern_file_index_tensors(file, err));
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        tern_tensor *t = &file->tensors[i];
+        char name[256 + sizeof ".scale"];
+        if (t->type != TERN_DTYPE_NVFP4) continue;
+        t->scale = 1;
+        const size_t n = strlen(t->name);
+        if (!tern_name_ends(t->name, end) || n > 255) continue;
+        snprintf(name, sizeof name, "%.*s.scale", (int)(n - (sizeof end - 1)), t->name);
+        const tern_tensor *scales = tern_file_tensor(file, name);
+        if (scales) TERN_TRY(read_scale(t, scales, err));
+    }
+    return TERN_OK;
+}
+
+#endif
+
+// ---- Opening -----------------------------------------------------------------------------------
+
 tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *err) {
     tern_gguf_split split;
     tern_stamp before = tern_file_stamp(path);
@@ -409,7 +457,7 @@ tern_status tern_gguf_open_files(tern_file *file, const char *path, tern_error *
                                path);
         TERN_TRY(status);
     }
-    status = tern_file_index_tensors(file, err);
+    status = index_tensors(file, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, path);
 }
 
@@ -420,6 +468,6 @@ tern_status tern_gguf_open_blob(tern_file *file, const tern_blob *all, tern_erro
         status = tern_fail(err, TERN_ERR_UNSUPPORTED,
                            "part %lld of a set of %lld files: a set is opened by its path",
                            (long long)split.no + 1, (long long)split.count);
-    if (status == TERN_OK) status = tern_file_index_tensors(file, err);
+    if (status == TERN_OK) status = index_tensors(file, err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, file->path);
 }

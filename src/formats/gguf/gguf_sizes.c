@@ -1,11 +1,12 @@
 // Facts that follow only from the room between two tensors of a GGUF file: the bytes of types with
-// unknown blocks, and which of two layouts a type's number means.
+// unknown blocks, and which of its layouts a type's number means.
 //
 // - 42 is Q2_0: 64 weights in 18 bytes. The first files with it, and the most downloaded, have 128
-//   weights in 34 bytes: today that is 142, PQ2_0.
+//   weights in 34 bytes: today that is 142, PQ2_0. The first files of STQ1_0 have it, too: 256
+//   weights in 42 bytes.
 // - 40 is NVFP4, 64 weights in 36 bytes. In the oldest files with one bit per weight it is 32
 //   weights in 6 bytes.
-// All tensors of a file have the same one of the two.
+// All tensors of a file have the same one.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -35,7 +36,7 @@ static uint64_t room_at(const room *r, uint64_t offset) {
     return low < r->n ? r->sorted[low] - offset : 0;
 }
 
-// ---- Two layouts -------------------------------------------------------------------------------
+// ---- Layouts ------------------------------------------------------------------------------------
 
 typedef struct layout {
     tern_dtype type;
@@ -44,40 +45,43 @@ typedef struct layout {
 
 static const struct {
     uint32_t type_id;
-    layout usual, early;
+    layout layouts[3]; // the usual one first; no more than N_LAYOUTS
 } doubtful[] = {
-    {42, {TERN_DTYPE_Q2_0, 64, 18}, {TERN_DTYPE_PQ2_0, 128, 34}},
-    {40, {TERN_DTYPE_NVFP4, 64, 36}, {TERN_DTYPE_Q1_0_32, 32, 6}},
+    {42, {{TERN_DTYPE_Q2_0, 64, 18}, {TERN_DTYPE_PQ2_0, 128, 34}, {TERN_DTYPE_STQ1_0, 256, 42}}},
+    {40, {{TERN_DTYPE_NVFP4, 64, 36}, {TERN_DTYPE_Q1_0_32, 32, 6}}},
 };
-enum { N_DOUBTFUL = sizeof doubtful / sizeof *doubtful };
+enum { N_DOUBTFUL = sizeof doubtful / sizeof *doubtful, N_LAYOUTS = 3 };
 
 // The bytes of a tensor in a layout; false: it does not fit, or leaves more room than alignment
 // explains.
 static bool fits(const room *r, const layout *l, const tern_tensor *t, uint64_t offset,
                  uint64_t *bytes) {
     uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3], place = room_at(r, offset);
-    if (t->ne[0] % l->block_n || __builtin_mul_overflow(n / l->block_n, l->block_bytes, bytes))
+    if (!l->block_n || t->ne[0] % l->block_n ||
+        __builtin_mul_overflow(n / l->block_n, l->block_bytes, bytes))
         return false;
     return *bytes <= place && place - *bytes < r->alignment;
 }
 
 static tern_status settle(tern_tensor *tensors, const uint64_t *offsets, size_t n, const room *r,
                           int which, tern_error *err) {
-    const layout *both[2] = {&doubtful[which].usual, &doubtful[which].early};
-    const tern_tensor *misfit[2] = {NULL, NULL};
+    const layout *l = doubtful[which].layouts;
+    const tern_tensor *misfit[N_LAYOUTS] = {NULL};
     uint64_t bytes;
+    int fit = 0;
     for (size_t i = 0; i < n; i++)
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < N_LAYOUTS; k++)
             if (tensors[i].type_id == doubtful[which].type_id &&
-                !fits(r, both[k], &tensors[i], offsets[i], &bytes))
+                !fits(r, &l[k], &tensors[i], offsets[i], &bytes))
                 misfit[k] = &tensors[i];
-    if (misfit[0] && misfit[1])
+    while (fit < N_LAYOUTS && misfit[fit]) fit++;
+    if (fit == N_LAYOUTS)
         return tern_fail(err, TERN_ERR_FORMAT,
                          "tensor '%s' of type %u has room neither for blocks of %u weights in %u "
                          "bytes nor for %u in %u",
-                         misfit[1]->name, doubtful[which].type_id, both[0]->block_n,
-                         both[0]->block_bytes, both[1]->block_n, both[1]->block_bytes);
-    const layout *l = both[misfit[0] != NULL];
+                         misfit[1]->name, doubtful[which].type_id, l[0].block_n, l[0].block_bytes,
+                         l[1].block_n, l[1].block_bytes);
+    l += fit;
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].type_id != doubtful[which].type_id) continue;
         tensors[i].type = l->type;

@@ -351,6 +351,8 @@ TEST(gguf_tells_layouts_of_one_number_by_their_room) {
         {42, {128, 128, 128}, 64, 18, TERN_DTYPE_Q2_0},
         {42, {1024, 64, 1024}, 64, 18, TERN_DTYPE_Q2_0},
         {42, {1024, 64, 1024}, 64, 20, TERN_DTYPE_F32},
+        {42, {1024, 256, 2048}, 256, 42, TERN_DTYPE_STQ1_0},
+        {43, {1024, 256, 2048}, 256, 42, TERN_DTYPE_STQ1_0},
         {40, {1024, 64, 1024}, 32, 6, TERN_DTYPE_Q1_0_32},
         {40, {1024, 64, 1024}, 64, 36, TERN_DTYPE_NVFP4},
         {40, {1024, 64, 1024}, 32, 8, TERN_DTYPE_F32},

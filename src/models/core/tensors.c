@@ -164,6 +164,25 @@ static bool is_packed_scale(const tern_file *file, const char *name) {
     return t && t->type == TERN_DTYPE_HF_TERNARY;
 }
 
+// Scales beside a GGUF's matrix of NVFP4: the file's reader has included the first.
+static const char *of_nvfp4(const tern_file *file, const char *name) {
+#ifndef TERN_NO_GRIDS
+    const char *const ends[] = {".scale", ".input_scale"};
+    char weight[256];
+    for (int i = 0; i < 2; i++) {
+        const int n = (int)(strlen(name) - strlen(ends[i]));
+        if (!ends_with(name, ends[i]) || n > 240) continue;
+        snprintf(weight, sizeof weight, "%.*s.weight", n, name);
+        const tern_tensor *t = tern_file_tensor(file, weight);
+        if (t && t->type == TERN_DTYPE_NVFP4)
+            return i ? "for activations in NVFP4, which are not used"
+                     : "the scale of a matrix, read with it";
+    }
+#endif
+    (void)file, (void)name;
+    return NULL;
+}
+
 static const char *ignored_by_table(const tern_ignored *list, const char *name) {
     for (const tern_ignored *i = list; i && i->why; i++)
         if (i->begin ? strncmp(name, i->begin, strlen(i->begin)) == 0 : ends_with(name, i->end))
@@ -178,6 +197,7 @@ const char *tern_arch_ignores(const tern_file *file, const tern_arch *arch, cons
     char seen[128];
     if (why && c->vision.n_layers && !gguf && tern_arch_name_to_gguf(arch, name, seen, sizeof seen))
         return NULL; // of a tower that is present
+    if (!why && gguf) why = of_nvfp4(file, name);
     if (why) return why;
     int block = gguf && c->n_ignored_blocks ? tern_tensor_block(name, NULL) : -1;
     if (block >= c->n_layers && block < c->n_layers + c->n_ignored_blocks)

@@ -211,6 +211,13 @@ static tern_dtype float_for(tern_dtype type) {
 // Types that exist only in memory stand for a folder's packing; no file can have them.
 static tern_status name_in_memory(conversion *c, item *it, tern_error *err) {
     tern_dtype type = it->type;
+    if (type == TERN_DTYPE_NVFP4 && it->from->scale != 1) { // its scale would be left behind
+        it->type = TERN_DTYPE_F32;
+        if (c->n_rounded++ == 0)
+            tern_convert_note(c, "%s is F32: the scale of its NVFP4 is apart; so are others",
+                              it->name);
+        return TERN_OK;
+    }
     if (!c->to_gguf || tern_dtype_ggml_id(type) >= 0) return TERN_OK;
     TERN_TRY(tern_convert_find_group_type(it->from, &it->type, err));
     it->same_codes = it->type != TERN_DTYPE_F16 && !it->moves.columns.a && !it->adapter;

@@ -504,6 +504,127 @@ static void write_iq3_s(const char *path) {
     free(bytes);
 }
 
+// A model whose matrices of layers have this type, of bytes that are drawn; NVFP4 with the scales
+// that are beside it.
+#define SCALE_OF_MATRIX 0.0625f
+static void put_bytes(tern_gguf_writer *w, const tern_tensor *t, tern_dtype type) {
+    static uint8_t bytes[256 * 512];
+    const size_t each = tern_dtype_block_bytes(type), block_n = tern_dtype_block_n(type);
+    const size_t n = (size_t)(t->ne[0] * t->ne[1]) / block_n * each;
+    uint32_t state = (uint32_t)t->bytes ^ (uint32_t)t->name[7];
+    tern_error err;
+    REQUIRE(n <= sizeof bytes);
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(state >> 16);
+        if (type == TERN_DTYPE_NVFP4 && i % each < 4) bytes[i] = (uint8_t)(0x28 | (bytes[i] & 7));
+        if (type == TERN_DTYPE_STQ1_0 && i % each == each - 1) bytes[i] = 0x2a; // 0.05
+    }
+    REQUIRE_OK(tern_gguf_write(w, bytes, n, &err), err);
+}
+
+static bool is_replaced(const tern_tensor *t) {
+    return tern_tensor_block(t->name, NULL) >= 0 && t->ne[1] > 1;
+}
+
+static void declare_all(tern_gguf_writer *w, const tern_file *f, tern_dtype type) {
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        const tern_dtype to = is_replaced(t) ? type : t->type;
+        REQUIRE(tern_gguf_declare(w, t->name, to, t->n_dims, t->ne) == TERN_OK);
+    }
+    for (size_t i = 0; type == TERN_DTYPE_NVFP4 && i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        const int n = (int)(strlen(t->name) - strlen(".weight"));
+        const char *ends[] = {"scale", "input_scale"};
+        char name[96];
+        for (int k = 0; is_replaced(t) && k < 2; k++) {
+            snprintf(name, sizeof name, "%.*s.%s", n, t->name, ends[k]);
+            REQUIRE(tern_gguf_declare(w, name, TERN_DTYPE_F32, 1, (uint64_t[]){1}) == TERN_OK);
+        }
+    }
+}
+
+static void write_with_bytes(const char *path, tern_dtype type) {
+    const tiny_model_desc d = {
+        .arch = "llama", .n_embd = 256, .n_ff = 256, .n_layers = 1, .head_dim = 64};
+    const char *floats = test_tmp("bytes_of.gguf");
+    tern_gguf_writer *w;
+    tern_file *f;
+    tern_error err;
+    REQUIRE_OK(tiny_model_write(floats, &d, &err), err);
+    REQUIRE_OK(tern_file_open(&f, floats, &err), err);
+    REQUIRE_OK(tern_gguf_writer_open(&w, path, 0, &err), err);
+    for (size_t i = 0; i < f->n_metas; i++) CHECK(tern_gguf_put_meta(w, &f->metas[i]) == TERN_OK);
+    declare_all(w, f, type);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        const tern_tensor *t = &f->tensors[i];
+        if (is_replaced(t))
+            put_bytes(w, t, type);
+        else
+            REQUIRE_OK(tern_gguf_write(w, test_bytes(&t->data), t->bytes, &err), err);
+    }
+    const float scales[] = {SCALE_OF_MATRIX, 0.5f};
+    for (size_t i = 0; type == TERN_DTYPE_NVFP4 && i < f->n_tensors; i++)
+        for (int k = 0; is_replaced(&f->tensors[i]) && k < 2; k++)
+            REQUIRE_OK(tern_gguf_write(w, &scales[k], sizeof *scales, &err), err);
+    REQUIRE_OK(tern_gguf_writer_finish(w, &err), err);
+    tern_gguf_writer_free(w);
+    tern_file_close(f);
+}
+
+// Of a matrix the numbers times its scale.
+static void check_scaled(const char *path, const char *floats) {
+    static float wanted[256 * 256];
+    tern_file *f, *g;
+    tern_error err;
+    REQUIRE_OK(tern_file_open(&f, path, &err), err);
+    REQUIRE_OK(tern_file_open(&g, floats, &err), err);
+    const tern_tensor *t = tern_file_tensor(f, "blk.0.ffn_down.weight"),
+                      *u = tern_file_tensor(g, "blk.0.ffn_down.weight");
+    REQUIRE(t && u && t->type == TERN_DTYPE_NVFP4 && u->type == TERN_DTYPE_F32);
+    tern_dtype_decode(t->type, test_bytes(&t->data), 0, 256 * 256, 1, wanted);
+    for (int i = 0; i < 256 * 256; i++) wanted[i] *= SCALE_OF_MATRIX;
+    CHECK(memcmp(wanted, test_bytes(&u->data), sizeof wanted) == 0);
+    tern_file_close(f);
+    tern_file_close(g);
+}
+
+// NVFP4 with a scale beside each matrix: as the floats that it stands for, also if no type is asked
+// for. Seen to fail: with scales that are left unread.
+TEST(convert_reads_nvfp4_with_its_scales) {
+    const char *path = test_tmp("nvfp4.gguf"), *floats = test_tmp("nvfp4_f32.gguf"),
+               *as_it_is = test_tmp("nvfp4_as_it_is.gguf");
+    const tern_convert_desc d = {.type = TERN_TYPE_F32};
+    tern_error err;
+    write_with_bytes(path, TERN_DTYPE_NVFP4);
+    REQUIRE_OK(tern_convert(path, floats, &d, &err), err);
+    REQUIRE_OK(tern_convert(path, as_it_is, NULL, &err), err);
+    check_scaled(path, floats);
+    check_scaled(path, as_it_is);
+    REQUIRE(logits_of(path, got) && logits_of(floats, want));
+    CHECK_MSG(difference(got, want) < 1e-6, "%g", difference(got, want));
+    CHECK(got[0] != got[1] && isfinite(got[0]));
+}
+
+// The trits of STQ1_0 and their scales are those of a TQ2_0 file, whose kernels it has.
+TEST(convert_turns_stq1_0_into_tq2_0) {
+    const char *path = test_tmp("stq.gguf"), *other = test_tmp("stq_tq2_0.gguf");
+    const tern_convert_desc d = {.type = TERN_TYPE_TQ2_0,
+                                 .head_type = TERN_TYPE_F32,
+                                 .force_ternary = true},
+                            back = {.type = TERN_TYPE_F32};
+    tern_error err;
+    write_with_bytes(path, TERN_DTYPE_STQ1_0);
+    REQUIRE_OK(tern_convert(path, other, &d, &err), err);
+    REQUIRE(logits_of(path, got) && logits_of(other, want));
+    CHECK_MSG(difference(got, want) == 0, "%g", difference(got, want));
+    CHECK(got[0] != got[1] && isfinite(got[0]));
+    REQUIRE_OK(tern_convert(path, other, &back, &err), err);
+    REQUIRE(logits_of(other, want));
+    CHECK_MSG(difference(got, want) < 0.05, "%g", difference(got, want));
+}
+
 // Types with grids run as the floats that they are converted to. Seen to fail: with types that are
 // only listed.
 TEST(convert_reads_types_with_grids) {
