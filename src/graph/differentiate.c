@@ -179,6 +179,19 @@ static void rope_back(gradients *d, const tern_node *f, tern_vid dy) {
     send(d, f->in[0], dx);
 }
 
+// The transform is its own transpose, so only the order of it, of signs and of columns is turned.
+static void hadamard_back(gradients *d, const tern_node *f, tern_vid dy) {
+    const tern_rotation *r = &f->rotation;
+    const tern_rotation back = {
+        .block = r->block, .has_signs = r->has_signs, .inverse = !r->inverse};
+    const tern_rotation columns = {
+        .block = 1, .repeats = r->groups, .groups = r->repeats, .each = r->each};
+    d->g->layer = f->layer;
+    tern_vid dx = tern_g_hadamard(d->g, dy, tern_node_optional(f, 0), &back);
+    if (r->groups) dx = tern_g_hadamard(d->g, dx, -1, &columns);
+    send(d, f->in[0], dx);
+}
+
 static void mul_back(gradients *d, const tern_node *f, tern_vid dy) {
     for (int i = 0; i < 2; i++)
         if (d->reaches[f->in[i]]) send(d, f->in[i], tern_g_mul(d->g, dy, f->in[1 - i]));

@@ -377,14 +377,6 @@ tern_tensor tern_tensor_share(const tern_tensor *t, int share, int shares);
 // tensor is not small. The caller frees them with tern_free.
 tern_status tern_arch_numbers(const tern_file *file, const tern_arch *arch, const tern_tensor *t,
                               const char *gguf_name, float **out, tern_error *err);
-// Weights in a rotated basis (hadamard.c): whether a file declares them; a graph that computes with
-// them; their signs, which are weights of graphs but not tensors: the caller frees them with
-// tern_free.
-bool tern_arch_is_rotated(const tern_file *file);
-tern_status tern_arch_rotate(tern_graph *g, const tern_file *file, const tern_arch *arch,
-                             const tern_config *c, tern_error *err);
-bool tern_tensor_is_sign(const char *name);
-tern_status tern_arch_signs(const tern_file *file, int64_t width, float **out, tern_error *err);
 // The Hugging Face name for a GGUF name and the reverse, into a buffer of `size`; false: unknown.
 bool tern_arch_name_to_hf(const tern_arch *arch, const char *gguf_name, char *out, size_t size);
 bool tern_arch_name_to_gguf(const tern_arch *arch, const char *hf_name, char *out, size_t size);
@@ -603,5 +595,7 @@ void tern_adapter_merge_row(const tern_adapter *adapter, int64_t row, float *out
 
 // Llama's, and with config.bitlinear and config.sub_norms BitNet's.
 tern_status tern_build_decoder(tern_graph *g, const tern_config *c, tern_error *err);
+
+#include "models/rotation.h" // weights in a rotated basis
 
 #endif

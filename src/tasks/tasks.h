@@ -73,5 +73,9 @@ typedef struct tern_rounding {
 } tern_rounding;
 tern_status tern_convert_rounded(const char *in, const char *out, const tern_convert_desc *desc,
                                  const tern_rounding *rounding, tern_error *err);
+// The same with its matrices in a rotated basis, of a float model that has none, as GGUF: signs are
+// drawn by the seed (docs/formats.md).
+tern_status tern_convert_rotated(const char *in, const char *out, const tern_convert_desc *desc,
+                                 uint64_t seed, tern_error *err);
 
 #endif

@@ -151,6 +151,7 @@ static tern_status put_model(tern_trainer *t, tern_gguf_writer *w, tern_error *e
     TERN_TRY(tern_gguf_put_str(w, "general.architecture", name));
     TERN_TRY(put_facts(t, w, err));
     TERN_TRY(tern_config_write_gguf(w, t->arch, arch, &t->config));
+    if (t->desc.init) TERN_TRY(tern_arch_copy_rotation(t->tokenizer_file, w));
     TERN_TRY(tern_gguf_put_int(w, "general.file_type", TERN_META_U32, file_type_of(t)));
     if (t->contrastive) TERN_TRY(tern_prompts_write_length(w, t->desc.seq_len));
     return put_tokenizer(t, w, err);

@@ -217,8 +217,20 @@ static tern_status load_factors(tern_trainer *t, tern_vid v, tern_error *err) {
     return status;
 }
 
+tern_status tern_trainer_write_signs(const tern_trainer *t, const tern_file *file,
+                                     const tern_slot *s, tern_error *err) {
+    float *data;
+    TERN_TRY(tern_arch_signs(file, (int64_t)s->n_cols, &data, err));
+    tern_status status = t->backend->write(s->array, 0, s->n_cols, data, err);
+    tern_free(data);
+    return status;
+}
+
 tern_status tern_trainer_load_factors(tern_trainer *t, tern_error *err) {
     const tern_graph *g = &t->train.graph;
+    for (size_t i = 0; t->desc.init && !t->base && i < t->n_slots; i++)
+        if (tern_tensor_is_sign(t->slots[i].name))
+            TERN_TRY(tern_trainer_write_signs(t, t->tokenizer_file, &t->slots[i], err));
     for (size_t i = 0; t->desc.init && !t->base && i < g->n_nodes; i++)
         for (int k = 0; g->nodes[i].op == TERN_OP_ROPE && k < 2; k++)
             TERN_TRY(load_factors(t, tern_node_optional(&g->nodes[i], k), err));

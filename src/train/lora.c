@@ -291,6 +291,7 @@ static tern_status write_rows(tern_trainer *t, const tern_slot *s, tern_weight_r
 tern_status tern_frozen_load(tern_trainer *t, tern_frozen *f, const tern_graph *g, tern_vid w,
                              tern_slot *s, tern_error *err) {
     tern_weight_rows *r = &f->coded[w];
+    if (tern_tensor_is_sign(g->values[w].name)) return tern_trainer_write_signs(t, f->file, s, err);
     tern_status status = tern_weight_rows_open(r, f, &g->values[w], err);
     if (status == TERN_OK) status = tern_weight_rows_begin(r, &f->kinds[w], err);
     if (status == TERN_OK) {

@@ -80,7 +80,8 @@ static tern_status freeze(const tern_trainer *t, const tern_graph *g, bool *froz
         at += n + (at[n] == ',');
     }
     for (size_t v = 0; v < g->n_values; v++)
-        n_trained += g->values[v].kind == TERN_VALUE_WEIGHT && !frozen[v];
+        n_trained += g->values[v].kind == TERN_VALUE_WEIGHT && !frozen[v] &&
+                     !tern_tensor_is_sign(g->values[v].name);
     if (n_trained) return TERN_OK;
     return tern_fail(err, TERN_ERR_ARGUMENT, "train: freeze: '%s' leaves nothing to train",
                      t->desc.freeze);

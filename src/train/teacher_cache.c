@@ -89,6 +89,7 @@ static tern_status sum_weights(const tern_teacher *h, uint32_t *sum, tern_error 
     for (size_t v = 0; v < g->n_values; v++) {
         tern_tensor x;
         if (g->values[v].kind != TERN_VALUE_WEIGHT) continue;
+        if (tern_tensor_is_sign(g->values[v].name)) continue;
         TERN_TRY(tern_arch_weight(h->file, h->arch, &g->values[v], &x, err));
         size_t n = x.data.n < sizeof bytes ? (size_t)x.data.n : sizeof bytes;
         TERN_TRY(tern_blob_read(&x.data, 0, n, bytes, err));

@@ -16,10 +16,6 @@ static tern_status read_init(tern_trainer *t, tern_error *err) {
     TERN_TRY(tern_file_need_weights(t->tokenizer_file, err));
     TERN_TRY(tern_arch_read(t->tokenizer_file, &t->arch, &t->config, err));
     tern_config_order_as_gguf(t->arch, &t->config);
-    if (tern_arch_is_rotated(t->tokenizer_file))
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "its weights are rotated, which no file of master weights says: train an "
-                         "adapter (lora_rank) for it");
     TERN_TRY(tern_config_check_gguf(t->arch, &t->config, err));
     t->factors = t->config;
     if (t->tokenizer_file->kind == TERN_FILE_HF && !tern_config_fold(t->arch, &t->config))
@@ -153,7 +149,8 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                      .n_parts = v->parts > 1 ? (uint64_t)v->parts : 1,
                      .is_weight = v->kind == TERN_VALUE_WEIGHT,
                      .is_matrix = v->is_matrix || v->is_table};
-    s->is_kept = s->is_weight ? !tern_value_is_teacher(v) && (!t->base || tern_lora_is_trained(v))
+    s->is_kept = s->is_weight ? !tern_value_is_teacher(v) && !tern_tensor_is_sign(v->name) &&
+                                    (!t->base || tern_lora_is_trained(v))
                               : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
                                     is_sum(v);
     t->n_slots++;
@@ -228,12 +225,17 @@ static void choose_bf16(tern_trainer *t) {
     }
 }
 
+static tern_status build_model(const tern_trainer *t, tern_graph *g, tern_error *err) {
+    TERN_TRY(tern_arch_build_main(g, t->arch, &t->config, err));
+    return t->desc.init ? tern_arch_rotate(g, t->tokenizer_file, t->arch, &t->config, err)
+                        : TERN_OK;
+}
+
 static tern_status build_graphs(tern_trainer *t, tern_error *err) {
     tern_graph *g = &t->train.graph;
     tern_graph_init(g);
     tern_graph_init(&t->update.graph);
-    TERN_TRY(t->base ? tern_lora_build(t, g, err)
-                     : tern_arch_build_main(g, t->arch, &t->config, err));
+    TERN_TRY(t->base ? tern_lora_build(t, g, err) : build_model(t, g, err));
     TERN_TRY(tern_qat_round(t, g, err));
     TERN_TRY(end_in_loss(t, g, err));
     TERN_TRY(tern_graph_copy(&t->score.graph, g, err));

@@ -188,7 +188,11 @@ void tern_trainer_normal(const tern_trainer *t, const tern_slot *s, float deviat
 // A slot's numbers in desc.init, as training begins with them.
 tern_status tern_trainer_read_first(const tern_trainer *t, const tern_slot *s, float *data,
                                     tern_error *err);
-// RoPE's factors in desc.init: programs read them as they are compiled.
+// Signs of a file whose weights are rotated.
+tern_status tern_trainer_write_signs(const tern_trainer *t, const tern_file *file,
+                                     const tern_slot *s, tern_error *err);
+// What is read but not trained of desc.init: RoPE's factors, which programs read as they are
+// compiled, and signs.
 tern_status tern_trainer_load_factors(tern_trainer *t, tern_error *err);
 bool tern_all_finite(const float *x, uint64_t n); // neither infinite nor NaN
 

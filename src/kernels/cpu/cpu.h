@@ -11,6 +11,7 @@
 #ifndef TERN_KERNELS_CPU_CPU_H
 #define TERN_KERNELS_CPU_CPU_H
 
+#include <string.h>
 #include "kernels/backend.h"
 #include "kernels/rope.h"
 #include "kernels/cpu/grouped/grouped.h"
@@ -176,6 +177,18 @@ uint64_t cpu_i8_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, voi
 // The same of an I8GROUPS value.
 uint64_t cpu_groups_layout(const tern_device *d, int64_t n_in, int32_t n_tokens, void *memory,
                            tern_grouped_rows *out);
+
+// The columns of x in the order in which they are rotated, if that has groups (tern_rotation).
+static inline const float *cpu_rotation_order(const tern_rotation *r, const float *x, size_t n,
+                                              float *out) {
+    const size_t each = (size_t)r->each, width = each * (size_t)(r->groups * r->repeats);
+    float *y = out;
+    for (size_t at = 0; at < n; at += width)
+        for (int32_t g = 0; g < r->groups; g++)
+            for (int32_t k = 0; k < r->repeats; k++, y += each)
+                memcpy(y, x + at + (size_t)(k * r->groups + g) * each, each * sizeof *y);
+    return out;
+}
 
 // The kernels that `features` allow, and threads to run them: the first step in opening a device,
 // for inference or training.

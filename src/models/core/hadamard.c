@@ -49,6 +49,13 @@ bool tern_arch_is_rotated(const tern_file *file) {
     return false;
 }
 
+tern_status tern_arch_copy_rotation(const tern_file *file, tern_gguf_writer *w) {
+    for (size_t i = 0; i < file->n_metas; i++)
+        if (strncmp(file->metas[i].key, PREFIX, strlen(PREFIX)) == 0)
+            TERN_TRY(tern_gguf_put_meta(w, &file->metas[i]));
+    return TERN_OK;
+}
+
 static tern_status refuse_unknown_keys(const tern_file *file, tern_error *err) {
     for (size_t i = 0; i < file->n_metas; i++) {
         const char *key = file->metas[i].key;

@@ -130,6 +130,11 @@ static tern_status add_item(conversion *c, const tern_tensor *from, const char *
     *it = (item){.from = from};
     snprintf(it->name, sizeof it->name, "%s", name);
     TERN_TRY(tern_convert_choose_type(c, it, err));
+    it->signs = tern_new_rotation_signs(&c->rotation, it->name);
+    if (it->signs && it->kind.is_ternary)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "tensor %s is ternary, and its weights could not be after a rotation",
+                         from->name);
     tern_blob_drop(&from->data);
     c->bytes_all += from->bytes;
     c->n_items++;
@@ -373,6 +378,8 @@ static tern_status write_gguf(conversion *c, const char *out, tern_error *err) {
     TERN_TRY(tern_gguf_writer_open(&c->gguf, out, c->desc->split_bytes, err));
     tern_status status = c->file->kind == TERN_FILE_HF ? put_hf_meta(c, out, err) : copy_meta(c);
     if (status == TERN_OK && c->desc->imatrix) status = put_importance(c);
+    if (status == TERN_OK && c->rotation_seed)
+        status = tern_new_rotation_put(&c->rotation, c->gguf);
     if (status != TERN_OK && (!err || err->status == TERN_OK)) return tern_fail_memory(err, 0);
     if (status != TERN_OK) return status;
     TERN_TRY(tern_convert_declare_items(c, err));
@@ -417,32 +424,6 @@ static tern_status declare_st(conversion *c, const item *it) {
     return tern_st_declare(c->st, scale_name, TERN_DTYPE_F32, 1, &one);
 }
 
-// Both parts of a folder in one config.json, and the preprocessing of images for the vision tower.
-static tern_status write_vision_files(conversion *c, tern_strbuf *config, tern_error *err) {
-    const tern_vision *v = &c->config.vision;
-    tern_strbuf both = {0}, rules = {0};
-    tern_config_write_vision_json(c->arch, &c->config, config->ptr, &both);
-    tern_strbuf_free(config);
-    *config = both;
-    if (both.failed) return tern_fail_memory(err, both.len);
-    tern_status status = tern_vision_rules_write_json(c->file, c->arch, v, &rules, err);
-    if (status == TERN_OK)
-        status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
-    tern_strbuf_free(&rules);
-    return status;
-}
-
-// A folder's image preprocessing, and the labels in its config.
-static tern_status write_image_files(conversion *c, tern_strbuf *config, tern_error *err) {
-    tern_strbuf rules = {0};
-    if (c->config.n_labels) TERN_TRY(tern_images_put_labels(c->file, &c->config, config, err));
-    tern_status status = tern_images_write_json(c->file, &c->config, &rules, err);
-    if (status == TERN_OK)
-        status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
-    tern_strbuf_free(&rules);
-    return status;
-}
-
 static tern_status write_tokenizer(conversion *c, tern_error *err) {
     tern_strbuf json = {0}, config = {0}, generation = {0};
     tern_status status = tern_convert_put_tokenizer(c, &json, &config, &generation, err);
@@ -481,11 +462,11 @@ static tern_status to_folder(conversion *c, const char *in, const char *out, ter
     tern_config_write_json(c->arch, &c->config, dtype, ternary_mode, &c->factors, &config);
     tern_status status = config.failed ? tern_fail_memory(err, config.len) : TERN_OK;
     if (status == TERN_OK && c->config.vision.n_layers)
-        status = write_vision_files(c, &config, err);
+        status = tern_convert_write_vision(c, &config, err);
     if (status == TERN_OK && tern_type_is_mlx(c->desc->type))
         tern_convert_put_mlx_config(c, &config);
     if (config.failed && status == TERN_OK) status = tern_fail_memory(err, config.len);
-    if (status == TERN_OK && c->config.n_image) status = write_image_files(c, &config, err);
+    if (status == TERN_OK && c->config.n_image) status = tern_convert_write_images(c, &config, err);
     if (status == TERN_OK)
         status = tern_st_put_file(c->st, "config.json", config.ptr, config.len, err);
     tern_strbuf_free(&config);
@@ -555,6 +536,7 @@ static tern_status run(conversion *c, const char *in, const char *out, tern_erro
     TERN_TRY_GOTO(
         (c->to_gguf ? tern_config_check_gguf : tern_config_check_folder)(c->arch, &c->config, err));
     TERN_TRY_GOTO(refuse_tied(c, err));
+    if (c->rotation_seed) TERN_TRY_GOTO(tern_convert_begin_rotation(c, err));
     TERN_TRY_GOTO(list_items(c, err));
     tern_convert_note_rounding(c);
     if (c->desc->imatrix && c->n_important == 0)
@@ -570,15 +552,9 @@ fail:
     return tern_fail_prefix(err, status, in);
 }
 
-tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
-                         tern_error *err) {
-    return tern_convert_rounded(in, out, desc, NULL, err);
-}
-
-tern_status tern_convert_rounded(const char *in, const char *out, const tern_convert_desc *desc,
-                                 const tern_rounding *rounding, tern_error *err) {
-    tern_clear(err);
+static tern_status convert(conversion *of, const char *in, const char *out, tern_error *err) {
     static const tern_convert_desc defaults = {0};
+    const tern_convert_desc *desc = of->desc;
     TERN_NEED(in);
     TERN_NEED(out);
     if (desc) TERN_NEED_ARRAY(desc->loras, desc->n_loras);
@@ -586,7 +562,8 @@ tern_status tern_convert_rounded(const char *in, const char *out, const tern_con
     if (desc) TERN_NEED_ENUM(desc->head_type, TERN_TYPE_MLX_Q8);
     if (tern_path_same(in, out))
         return tern_fail(err, TERN_ERR_ARGUMENT, "%s: input and output are the same", in);
-    conversion c = {.desc = desc ? desc : &defaults, .rounding = rounding};
+    conversion c = *of;
+    if (!desc) c.desc = &defaults;
     tern_status status = run(&c, in, out, err);
     tern_gguf_writer_free(c.gguf);
     tern_st_writer_free(c.st);
@@ -598,6 +575,26 @@ tern_status tern_convert_rounded(const char *in, const char *out, const tern_con
     tern_free(c.blobs);
     tern_adapters_free(&c.adapters);
     tern_importances_free(&c.importances);
+    tern_new_rotation_free(&c.rotation);
+    tern_graph_free(&c.graph);
     tern_file_close(c.file);
     return status;
+}
+
+tern_status tern_convert(const char *in, const char *out, const tern_convert_desc *desc,
+                         tern_error *err) {
+    tern_clear(err);
+    return convert(&(conversion){.desc = desc}, in, out, err);
+}
+
+tern_status tern_convert_rounded(const char *in, const char *out, const tern_convert_desc *desc,
+                                 const tern_rounding *rounding, tern_error *err) {
+    tern_clear(err);
+    return convert(&(conversion){.desc = desc, .rounding = rounding}, in, out, err);
+}
+
+tern_status tern_convert_rotated(const char *in, const char *out, const tern_convert_desc *desc,
+                                 uint64_t seed, tern_error *err) {
+    tern_clear(err);
+    return convert(&(conversion){.desc = desc, .rotation_seed = &seed}, in, out, err);
 }

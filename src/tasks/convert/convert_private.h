@@ -44,11 +44,16 @@ typedef struct item {
     bool importance_of_parts;
     int mlx_bits; // bits of a code if it becomes MLX's tensors; `type` gives the group size
     bool mlx_is_bf16;
+    const float *signs; // of columns, if its rows are rotated; or NULL
 } item;
 
 typedef struct conversion {
     const tern_convert_desc *desc;
     const tern_rounding *rounding; // the caller's; NULL: none
+    const uint64_t *rotation_seed; // NULL: it is not rotated
+    tern_graph graph;              // of the model that is
+    tern_new_rotation rotation;
+    void (*hadamard)(float *y, const float *x, const float *sign, size_t n, size_t block);
     tern_file *file;
     const tern_arch *arch;
     const char *arch_name; // general.architecture of a GGUF output
@@ -91,6 +96,8 @@ tern_status tern_convert_write(conversion *c, const void *bytes, uint64_t n, ter
 // it.
 tern_status tern_convert_tell(const conversion *c, uint64_t bytes, tern_error *err);
 tern_status tern_convert_write_item(conversion *c, const item *it, tern_error *err);
+// Chooses which tensors are rotated, and how; refuses an input that cannot be.
+tern_status tern_convert_begin_rotation(conversion *c, tern_error *err);
 // All items, in a GGUF.
 tern_status tern_convert_declare_items(conversion *c, tern_error *err);
 tern_status tern_convert_write_items(conversion *c, tern_error *err);
@@ -100,6 +107,9 @@ tern_status tern_convert_write_items(conversion *c, tern_error *err);
 tern_status tern_convert_begin_tower(const conversion *c, const tern_vision *v, const char *out,
                                      conversion *t, tern_error *err);
 void tern_convert_close_tower(conversion *t); // a zeroed one is allowed
+// A folder's files of images: with a tower, whose config is added, and without one.
+tern_status tern_convert_write_vision(conversion *c, tern_strbuf *config, tern_error *err);
+tern_status tern_convert_write_images(conversion *c, tern_strbuf *config, tern_error *err);
 
 // The GGUF name of an input tensor; uses `buffer` of n bytes if it has to be built.
 const char *tern_convert_gguf_name(const conversion *c, const tern_tensor *t, char *buffer,

@@ -86,7 +86,7 @@ static tern_status write_hf_packed(conversion *c, const item *it, tern_codes *co
 
 static bool changes_numbers(const item *it) {
     return (it->kind.is_ternary && it->kind.mean > 0) || // masters come out rounded
-           it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
+           it->signs || it->change == TERN_CHANGE_PLUS_ONE || it->change == TERN_CHANGE_MINUS_EXP ||
            it->moves.columns.a != 0 || it->folded[0];
 }
 
@@ -120,6 +120,7 @@ static void read_row(const conversion *c, const item *it, tern_codes *codes, int
     tern_change_apply(it->change, it->to_gguf, floats, n);
     const double factor = it->folded[0] ? c->arch->folded(&c->config, it->folded, from) : 1;
     for (size_t i = 0; factor != 1 && i < n; i++) floats[i] = (float)((double)floats[i] * factor);
+    if (it->signs) c->hadamard(floats, floats, it->signs, n, (size_t)c->rotation.block);
 }
 
 // floats: two rows.

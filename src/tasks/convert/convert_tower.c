@@ -135,3 +135,31 @@ void tern_convert_close_tower(conversion *t) {
     tern_free(t->views);
     tern_free(t->blobs);
 }
+
+// ---- A folder's files ---------------------------------------------------------------------------
+
+// Both parts of a folder in one config.json, and the preprocessing of images for the vision tower.
+tern_status tern_convert_write_vision(conversion *c, tern_strbuf *config, tern_error *err) {
+    const tern_vision *v = &c->config.vision;
+    tern_strbuf both = {0}, rules = {0};
+    tern_config_write_vision_json(c->arch, &c->config, config->ptr, &both);
+    tern_strbuf_free(config);
+    *config = both;
+    if (both.failed) return tern_fail_memory(err, both.len);
+    tern_status status = tern_vision_rules_write_json(c->file, c->arch, v, &rules, err);
+    if (status == TERN_OK)
+        status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
+    tern_strbuf_free(&rules);
+    return status;
+}
+
+// A folder's image preprocessing, and the labels in its config.
+tern_status tern_convert_write_images(conversion *c, tern_strbuf *config, tern_error *err) {
+    tern_strbuf rules = {0};
+    if (c->config.n_labels) TERN_TRY(tern_images_put_labels(c->file, &c->config, config, err));
+    tern_status status = tern_images_write_json(c->file, &c->config, &rules, err);
+    if (status == TERN_OK)
+        status = tern_st_put_file(c->st, "preprocessor_config.json", rules.ptr, rules.len, err);
+    tern_strbuf_free(&rules);
+    return status;
+}

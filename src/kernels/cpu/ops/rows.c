@@ -124,26 +124,18 @@ static void step_l2_norm(cpu_run *run, const cpu_step *step, const tern_team *te
 }
 const cpu_op cpu_op_L2_NORM = {.step = step_l2_norm};
 
-static void permute_row(float *y, const float *x, const tern_rotation *r) {
-    size_t each = (size_t)r->each;
-    for (int32_t g = 0; g < r->groups; g++)
-        for (int32_t k = 0; k < r->repeats; k++, y += each)
-            memcpy(y, x + (size_t)(k * r->groups + g) * each, each * sizeof *y);
-}
-
 static void step_hadamard(cpu_run *run, const cpu_step *step, const tern_team *team) {
     const tern_node *n = step->node;
     const tern_float_kernels *f = kernels(run)->f;
     const tern_rotation *r = &n->rotation;
     const float *signs = r->has_signs ? run->plan->weights[n->in[1]]->vector : NULL;
-    size_t d = (size_t)cols(run, n->in[0]), block = (size_t)r->block, width = (size_t)r->each;
-    width *= (size_t)(r->groups * r->repeats);
+    size_t d = (size_t)cols(run, n->in[0]);
     for (size_t t, last; claim_rows(run, step, cpu_rows(run, n->in[0]), ROW_BLOCK, &t, &last);)
         for (; t < last; t++) {
             const float *x = (const float *)cpu_value(run, n->in[0]) + t * d;
-            float *y = (float *)cpu_value(run, n->out[0]) + t * d, *moved = scratch(run, team);
-            for (size_t at = 0; width && at < d; at += width) permute_row(moved + at, x + at, r);
-            f->hadamard(y, width ? moved : x, r->inverse ? NULL : signs, d, block);
+            float *y = (float *)cpu_value(run, n->out[0]) + t * d;
+            if (r->groups) x = cpu_rotation_order(r, x, d, scratch(run, team));
+            f->hadamard(y, x, r->inverse ? NULL : signs, d, (size_t)r->block);
             if (r->inverse && signs) f->mul(y, y, signs, d);
         }
 }

@@ -208,6 +208,23 @@ static void step_group_norm(cpu_train_run *run, cpu_train_step *s, const tern_te
                                                             .eps = node->norm.eps});
 }
 
+// The op of inference, and its gradient.
+static void step_hadamard(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
+    const tern_float_kernels *k = cpu_train_kernels(run);
+    const tern_rotation *r = &s->node->rotation;
+    operands o = values_of(run, s->node);
+    const float *signs = r->has_signs ? o.in[1] : NULL;
+    float *moved = cpu_train_scratch(run, team);
+    size_t n = cols(run, s->node->out[0]), first, last;
+    while (claim_rows(run, s, &first, &last))
+        for (size_t at = first * n; at < last * n; at += n) {
+            const float *x = o.in[0] + at;
+            if (r->groups) x = cpu_rotation_order(r, x, n, moved);
+            k->hadamard(o.out[0] + at, x, r->inverse ? NULL : signs, n, (size_t)r->block);
+            if (r->inverse && signs) k->mul(o.out[0] + at, o.out[0] + at, signs, n);
+        }
+}
+
 static void step_cap(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     const tern_float_kernels *k = cpu_train_kernels(run);
     const tern_node *node = s->node;
@@ -410,6 +427,7 @@ cpu_train_fn cpu_train_fn_for(tern_op op) {
     case TERN_OP_SCALE_PIECES: return step_pieces;
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return step_group_norm;
+    case TERN_OP_HADAMARD: return step_hadamard;
     case TERN_OP_CAP:
     case TERN_OP_CAP_GRAD: return step_cap;
     case TERN_OP_BIAS: return step_bias;
@@ -477,6 +495,7 @@ size_t cpu_train_scratch_floats(const tern_program *p, const tern_node *n) {
     case TERN_OP_DISTILL_GRAD: return 3 * (size_t)p->g->values[n->in[0]].cols;
     case TERN_OP_GROUP_NORM:
     case TERN_OP_GROUP_NORM_GRAD: return (size_t)n->norm.group;
+    case TERN_OP_HADAMARD: return n->rotation.groups ? (size_t)p->g->values[n->in[0]].cols : 0;
     case TERN_OP_ROUTE:
     case TERN_OP_ROUTE_GRAD:
     case TERN_OP_MIX:
