@@ -448,6 +448,10 @@ typedef struct tern_ternarize_desc {
     // by the products of its inputs over measure_tokens (arXiv:2210.17323), and experts by "rtn";
     // training then begins with these numbers.
     const char *start;
+    // Whether inputs of matrices are rotated before they are rounded, and weights with them: a
+    // Walsh-Hadamard transform with random signs, in the work folder's rotated.gguf. Rounding loses
+    // less; `out` says it, and few other programs read that. For pq2_0 and ptq1_0, on the CPU.
+    bool rotate;
     // How it is healed: rates, lengths, device, threads. `data`, `out`, `init`, `qat`, `qat_start`
     // and `resume` are set here and NULL; the teacher is the model unless there is one, and the
     // loss KL alone unless kd_ratio says otherwise. on_begin gets the plan, with measured seconds,

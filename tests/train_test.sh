@@ -215,6 +215,10 @@ says '^plan    40 steps of 64 tokens (sequences of 32)'
 says '^time    about [0-9:]*, as measured with 64 tokens$'
 ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/gptq.gguf" $heal --start gptq --plan
 says '^start   before that, [0-9.]* [kM]B beside the model$'
+ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/rotated.gguf" $heal --rotate -n 8 --no-report
+ends 0 "$tern" run -m "$dir/rotated.gguf" -p "Story" -n 4
+fails 1 'rotate: files of type q2_0 do not say that their weights are rotated: expected pq2_0 or ptq1_0' \
+    "$tern" ternarize "$dir/float/best.gguf" -o "$dir/no.gguf" $heal --rotate --type q2_0
 n=$((n + 1))
 [ ! -e "$dir/trits.gguf" ] && [ ! -e "$dir/trits.work/imatrix.gguf" ] || wrong "--plan makes a model"
 ends 0 "$tern" ternarize "$dir/float/best.gguf" -o "$dir/trits.gguf" $heal

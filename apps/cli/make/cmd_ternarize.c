@@ -199,6 +199,8 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
          "of the matrices; docs/formats.md (pq2_0)"},
         {0, "start", OPTION_NAME, &d.start, "rtn|gptq",
          "before training: each group rounded by itself, or by products of inputs (rtn)"},
+        {0, "rotate", OPTION_FLAG, &d.rotate, NULL,
+         "round in a basis without outliers: Walsh-Hadamard (pq2_0 and ptq1_0)"},
         {0, "plan", OPTION_FLAG, &a.plan, NULL,
          "only say what training would take, memory and time, by the data, which is made"},
         {0, "stage", OPTION_NAME, &a.stage, "answers|data|measure|start|heal|export|report",

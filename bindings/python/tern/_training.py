@@ -375,7 +375,7 @@ Stage = Literal["answers", "data", "measure", "start", "heal", "export", "report
 
 
 def _ternarize_desc(model: Path, out: Path, texts: Paths, options: Dict[str, Any], held_out: Paths, valid: float, type: str, start: str,
-                    work: Optional[Path], n_tokens: int, measure_tokens: int, report_tokens: int, stages: Iterable[Stage],
+                    rotate: bool, work: Optional[Path], n_tokens: int, measure_tokens: int, report_tokens: int, stages: Iterable[Stage],
                     separator: Optional[str], field: Optional[str], n_answers: int, prompts: Optional[Path], compare: Paths,
                     tasks: Union[str, Iterable[str], None], tasks_folder: Optional[Path], n_task_items: int) -> Any:
     names = {decoded(lib.tern_ternarize_stage_name(number)): number for number in range(c.TERN_TERNARIZE_STAGES)}
@@ -383,7 +383,7 @@ def _ternarize_desc(model: Path, out: Path, texts: Paths, options: Dict[str, Any
     for stage in [stages] if isinstance(stages, str) else stages:
         bits |= 1 << names[stage] if stage in names else refuse("there is no stage %s; there are %s" % (stage, ", ".join(names)))
     desc = c.tern_ternarize_desc(source=_source(texts, separator, field, held_out), train=_desc(options), stages=bits)
-    _set(desc, dict(model=model, out=out, work=work, valid=valid, type=type, start=start, n_tokens=n_tokens,
+    _set(desc, dict(model=model, out=out, work=work, valid=valid, type=type, start=start, rotate=rotate, n_tokens=n_tokens,
                     measure_tokens=measure_tokens, report_tokens=report_tokens, n_answers=n_answers, prompts=prompts,
                     tasks=tasks if tasks is None or isinstance(tasks, str) else ",".join(tasks), tasks_folder=tasks_folder,
                     n_task_items=n_task_items))
@@ -393,7 +393,7 @@ def _ternarize_desc(model: Path, out: Path, texts: Paths, options: Dict[str, Any
 
 def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), valid: float = 0,
               type: Literal["ptq1_0", "pq2_0", "q2_0", "tq1_0", "tq2_0", "q1_0"] = "pq2_0", start: Literal["rtn", "gptq"] = "rtn",
-              work: Optional[Path] = None, n_tokens: int = 0, measure_tokens: int = 0, report_tokens: int = 0,
+              rotate: bool = False, work: Optional[Path] = None, n_tokens: int = 0, measure_tokens: int = 0, report_tokens: int = 0,
               stages: Iterable[Stage] = (),
               separator: Optional[str] = None, field: Optional[str] = None, n_answers: int = 0, prompts: Optional[Path] = None,
               compare: Paths = (), tasks: Union[str, Iterable[str], None] = None, tasks_folder: Optional[Path] = None,
@@ -406,9 +406,9 @@ def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), val
     (docs/training.md).
 
     out: the ternary model, a name ending in .gguf. texts: what is learnt; held_out, or without it valid (0: 0.01) of the
-    documents, is what the report is of. start: how it is rounded before training. work: a folder for all other files, None:
-    beside out. n_tokens: to learn, instead of steps. n_answers: what the model itself says to prompts (lines of JSON, None:
-    beginnings of the texts) is learnt, too.
+    documents, is what the report is of. start: how it is rounded before training; rotate: in
+    a basis without outliers. work: a folder for all other files, None: beside out. n_tokens: to learn, instead of steps.
+    n_answers: what the model itself says to prompts (lines of JSON, None: beginnings of the texts) is learnt, too.
     compare: other files of the model for the report; tasks: names or task files that all of them answer, whose items are in
     tasks_folder, at most n_task_items of each file (0: all).
     stages: only these. on_stage gets a stage and whether it was done before; the other callbacks and options are
@@ -418,7 +418,7 @@ def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), val
     >>> report["verdict"], [(f["name"], f["bytes"], f["kl"]) for f in report["files"]]
     """
     callbacks = Callbacks()
-    desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, start, work, n_tokens, measure_tokens,
+    desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, start, rotate, work, n_tokens, measure_tokens,
                            report_tokens, stages, separator, field, n_answers, prompts, compare, tasks, tasks_folder, n_task_items)
 
     def stage(_user: Any, number: int, done: bool) -> None:
@@ -437,11 +437,11 @@ def ternarize(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), val
 
 
 def ternarize_plan(model: Path, out: Path, *, texts: Paths, held_out: Paths = (), valid: float = 0, type: str = "pq2_0",
-                   start: str = "rtn", work: Optional[Path] = None, n_tokens: int = 0, measure_tokens: int = 0,
+                   start: str = "rtn", rotate: bool = False, work: Optional[Path] = None, n_tokens: int = 0, measure_tokens: int = 0,
                    separator: Optional[str] = None, field: Optional[str] = None, n_answers: int = 0, prompts: Optional[Path] = None, **options: "Unpack[TrainOptions]") -> TrainPlan:
     """What the training of ternarize() would do and need; its first stages, "answers" and "data", are done."""
     callbacks, found = Callbacks(), []  # type: Callbacks, List[TrainPlan]
-    desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, start, work, n_tokens, measure_tokens, 0, (),
+    desc = _ternarize_desc(model, out, texts, dict(options), held_out, valid, type, start, rotate, work, n_tokens, measure_tokens, 0, (),
                            separator, field, n_answers, prompts, (), None, None, 0)
     _listen(callbacks, desc.train, found.append, None, None)
     callbacks.run(lib.tern_ternarize_plan, ctypes.byref(desc))

@@ -43,6 +43,8 @@ static tern_status name_files(tern_ternarizing *j) {
         {&j->data, "data"},
         {&j->manifest, "data/manifest.json"},
         {&j->imatrix, "imatrix.gguf"},
+        {&j->rotated, "rotated.gguf"},
+        {&j->importance, d->rotate ? "rotated-imatrix.gguf" : "imatrix.gguf"},
         {&j->start, "start.gguf"},
         {&j->run, "heal"},
         {&j->best, "heal/best.gguf"},
@@ -58,13 +60,14 @@ static tern_status name_files(tern_ternarizing *j) {
         *files[i].path = tern_path_join(j->work, files[i].name);
         if (!*files[i].path) return tern_fail_memory(j->err, strlen(j->work));
     }
+    j->floats = d->rotate ? j->rotated : d->model;
     return TERN_OK;
 }
 
 static void close_job(tern_ternarizing *j) {
-    char *names[] = {j->answers, j->answered, j->work,  j->data,   j->manifest, j->imatrix,
-                     j->start,   j->run,      j->best,  j->healed, j->exported, j->markdown,
-                     j->json,    j->plot,     j->other, j->results};
+    char *names[] = {j->answers,  j->answered,   j->work,  j->data, j->manifest, j->imatrix,
+                     j->rotated,  j->importance, j->start, j->run,  j->best,     j->healed,
+                     j->exported, j->markdown,   j->json,  j->plot, j->other,    j->results};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) tern_free(names[i]);
     tern_strbuf_free(&j->identity);
 }
@@ -87,6 +90,14 @@ static tern_status check_desc(tern_ternarizing *j) {
     if (d->start && !j->is_gptq && strcmp(d->start, "rtn") != 0)
         return tern_fail(j->err, TERN_ERR_ARGUMENT,
                          "ternarize: start '%.32s': expected rtn or gptq", d->start);
+    if (d->rotate && j->type != TERN_TYPE_PQ2_0 && j->type != TERN_TYPE_PTQ1_0)
+        return tern_fail(j->err, TERN_ERR_ARGUMENT,
+                         "ternarize: rotate: files of type %s do not say that their weights are "
+                         "rotated: expected pq2_0 or ptq1_0",
+                         type);
+    if (d->rotate && t->device && strcmp(t->device, "cpu") != 0)
+        return tern_fail(j->err, TERN_ERR_UNSUPPORTED,
+                         "ternarize: rotate: only the CPU trains with rotated weights");
     if (!tern_name_ends(d->out, ending) || strlen(d->out) == strlen(ending))
         return tern_fail(j->err, TERN_ERR_ARGUMENT,
                          "ternarize: out '%s': expected a name that ends in .gguf", d->out);
@@ -252,6 +263,7 @@ static tern_status build(tern_ternarizing *j) {
 
 static tern_status heal(tern_ternarizing *j) {
     tern_train_desc d = j->heal;
+    d.init = j->floats;
     // With rtn's numbers healing is slower than with those that training rounds the floats to
     // (docs/notebook/training.md).
     if (j->is_gptq) d.qat_start = j->start;
@@ -314,6 +326,8 @@ static void tell_plan(void *user, const tern_train_info *info) {
 // Says what training takes before the first of the stages that read the model.
 static tern_status plan(tern_ternarizing *j) {
     tern_train_desc d = j->heal;
+    TERN_TRY(tern_ternarize_rotate(j));
+    d.init = j->floats;
     d.out = NULL;
     d.resume = false;
     if (d.on_begin) {
@@ -337,6 +351,7 @@ static tern_status run_stage(tern_ternarizing *j, tern_ternarize_stage stage) {
     if (!done) TERN_TRY(check_needs(j, stage));
     const bool is_wanted = stage != TERN_TERNARIZE_ANSWERS || j->desc->n_answers > 0;
     if (j->desc->on_stage && is_wanted) j->desc->on_stage(j->desc->user, stage, done);
+    if (!done && stage >= TERN_TERNARIZE_MEASURE) TERN_TRY(tern_ternarize_rotate(j));
     if (!done) TERN_TRY(run[stage](j));
     return stage == TERN_TERNARIZE_DATA ? count_held_out(j) : TERN_OK;
 }

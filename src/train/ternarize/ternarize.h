@@ -22,15 +22,16 @@ typedef struct tern_ternarizing {
     uint64_t start_bytes; // of memory for it, beside the model; 0: little
     tern_strbuf identity; // JSON
     char *work;
-    // In `work`.
-    char *answers, *answered, *data, *manifest, *imatrix, *start, *run, *best, *healed, *exported,
-        *markdown, *json, *plot, *other, *results;
+    // In `work`. importance: what the start is rounded by, imatrix unless weights are rotated.
+    char *answers, *answered, *data, *manifest, *imatrix, *rotated, *importance, *start, *run,
+        *best, *healed, *exported, *markdown, *json, *plot, *other, *results;
+    const char *floats; // what is rounded and trained: the model, or `rotated`
     tern_error *err;
 } tern_ternarizing;
 
 // A model on the device of the run.
 tern_status tern_ternarize_open(const tern_ternarizing *j, const char *path, tern_model **out);
-// To a type, its errors weighted by the importance matrix unless it has that type already.
+// To a type, its errors weighted by its importance matrix unless it has that type already.
 tern_status tern_ternarize_convert(const tern_ternarizing *j, const char *in, const char *out,
                                    tern_type type);
 
@@ -42,6 +43,8 @@ tern_status tern_ternarize_check_identity(const tern_ternarizing *j);
 
 tern_status tern_ternarize_answers(tern_ternarizing *j);
 tern_status tern_ternarize_measure(tern_ternarizing *j);
+// Writes `rotated` if it is wanted and not there.
+tern_status tern_ternarize_rotate(const tern_ternarizing *j);
 tern_status tern_ternarize_start(tern_ternarizing *j);
 // Memory of a start by products, by the model's graph.
 uint64_t tern_ternarize_start_bytes(const tern_trainer *t, const tern_graph *g);

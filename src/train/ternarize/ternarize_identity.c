@@ -116,12 +116,13 @@ static void put_settings(tern_ternarizing *j) {
     static const char *const optimizers[2][3] = {
         {"adamw", "adamw8bit", "muon"},
         {"adamw, bf16 masters", "adamw8bit, bf16 masters", "muon, bf16 masters"}};
+    static const char *const starts[2][2] = {{"rtn", "gptq"}, {"rtn, rotate", "gptq, rotate"}};
     static const char *const schedules[] = {"auto", "two-stage", "cosine", "constant"};
     static const char *const packings[] = {"wrapped", "bfd", "none"};
     const tern_train_desc *t = &j->settled;
     tern_strbuf *out = &j->identity;
     put_text(out, "type", tern_type_name(j->type));
-    put_text(out, "start", j->is_gptq ? "gptq" : "rtn");
+    put_text(out, "start", starts[j->desc->rotate][j->is_gptq]);
     put_number(out, "valid", j->desc->valid);
     put_number(out, "steps", (double)j->heal.n_steps);
     put_number(out, "batch_tokens", t->batch_tokens);

@@ -1,4 +1,6 @@
-// How the float model is looked at, and the first ternary one that is made of it.
+// How the float model is looked at, and the first ternary one that is made of it. Its weights may
+// be rotated before (models/core/new_rotation.c): a float file then stands for the model in all
+// stages but the report.
 //
 //   rtn   each group by itself, its errors weighted by how large inputs are
 //   gptq  each matrix by the products of its inputs (gptq.c), which a run over the text collects
@@ -42,7 +44,7 @@ static tern_status draw_tokens(const tern_ternarizing *j, int32_t **ids, size_t 
     return status;
 }
 
-tern_status tern_ternarize_measure(tern_ternarizing *j) {
+static tern_status measure(const tern_ternarizing *j, const char *model, const char *out) {
     tern_model *m = NULL;
     int32_t *ids = NULL;
     tern_imatrix_desc d = {.window = j->settled.seq_len > 2 ? j->settled.seq_len : 2,
@@ -50,19 +52,35 @@ tern_status tern_ternarize_measure(tern_ternarizing *j) {
                            .user = j->desc->user};
     tern_status status = draw_tokens(j, &ids, &d.n_ids);
     d.ids = ids;
-    if (status == TERN_OK) status = tern_ternarize_open(j, j->desc->model, &m);
-    if (status == TERN_OK) status = tern_imatrix(m, j->imatrix, &d, NULL, j->err);
+    if (status == TERN_OK) status = tern_ternarize_open(j, model, &m);
+    if (status == TERN_OK) status = tern_imatrix(m, out, &d, NULL, j->err);
     tern_model_close(m);
     tern_free(ids);
     return status;
 }
 
-static tern_convert_desc conversion_of(const tern_ternarizing *j, tern_type type) {
+// The files of the report that are not rotated are rounded by what the model itself multiplies.
+tern_status tern_ternarize_measure(tern_ternarizing *j) {
+    if (j->desc->rotate) TERN_TRY(measure(j, j->floats, j->importance));
+    return measure(j, j->desc->model, j->imatrix);
+}
+
+tern_status tern_ternarize_rotate(const tern_ternarizing *j) {
+    if (!j->desc->rotate || tern_path_look(j->rotated) != TERN_PATH_NONE) return TERN_OK;
+    const tern_convert_desc d = {.type = TERN_TYPE_F32,
+                                 .n_threads = j->heal.n_threads,
+                                 .on_progress = j->desc->on_progress,
+                                 .user = j->desc->user};
+    return tern_convert_rotated(j->desc->model, j->rotated, &d, j->heal.seed, j->err);
+}
+
+static tern_convert_desc conversion_of(const tern_ternarizing *j, tern_type type,
+                                       const char *imatrix) {
     const bool has_type = type == TERN_TYPE_AUTO;
     return (tern_convert_desc){.type = type,
                                .head_type = has_type ? TERN_TYPE_Q8_0 : TERN_TYPE_AUTO,
                                .force_ternary = !has_type,
-                               .imatrix = has_type ? NULL : j->imatrix,
+                               .imatrix = has_type ? NULL : imatrix,
                                .n_threads = j->heal.n_threads,
                                .on_progress = j->desc->on_progress,
                                .user = j->desc->user};
@@ -70,7 +88,8 @@ static tern_convert_desc conversion_of(const tern_ternarizing *j, tern_type type
 
 tern_status tern_ternarize_convert(const tern_ternarizing *j, const char *in, const char *out,
                                    tern_type type) {
-    const tern_convert_desc d = conversion_of(j, type);
+    const tern_convert_desc d =
+        conversion_of(j, type, in == j->floats ? j->importance : j->imatrix);
     return tern_convert(in, out, &d, j->err);
 }
 
@@ -97,13 +116,13 @@ static tern_status convert_by(const tern_ternarizing *j, by_products *b, tern_mo
                             .n_threads = j->heal.n_threads,
                             .on_progress = j->desc->on_progress,
                             .user = j->desc->user};
-    const tern_convert_desc how = conversion_of(j, j->type);
+    const tern_convert_desc how = conversion_of(j, j->type, j->importance);
     tern_status status = draw_tokens(j, &ids, &d.n_ids);
     d.ids = ids;
     if (status == TERN_OK) status = tern_products_open(&b->products, m, &d, j->err);
     tern_free(ids);
     if (status != TERN_OK) return status;
-    return tern_convert_rounded(j->desc->model, j->start, &how, &(tern_rounding){round_matrix, b},
+    return tern_convert_rounded(j->floats, j->start, &how, &(tern_rounding){round_matrix, b},
                                 j->err);
 }
 
@@ -111,7 +130,7 @@ static tern_status start_by_products(const tern_ternarizing *j) {
     by_products b = {0};
     tern_model *m = NULL;
     tern_status status = tern_gptq_open(&b.gptq, j->heal.n_threads, j->err);
-    if (status == TERN_OK) status = tern_ternarize_open(j, j->desc->model, &m);
+    if (status == TERN_OK) status = tern_ternarize_open(j, j->floats, &m);
     if (status == TERN_OK) status = convert_by(j, &b, m);
     tern_products_close(b.products);
     tern_gptq_close(b.gptq);
@@ -135,5 +154,5 @@ uint64_t tern_ternarize_start_bytes(const tern_trainer *t, const tern_graph *g) 
 
 tern_status tern_ternarize_start(tern_ternarizing *j) {
     if (j->is_gptq) return start_by_products(j);
-    return tern_ternarize_convert(j, j->desc->model, j->start, j->type);
+    return tern_ternarize_convert(j, j->floats, j->start, j->type);
 }
