@@ -498,7 +498,7 @@ enum {
     TERN_ADAMW8_LEAST = 4096,
 };
 // Whether all ops that read weight v, one at least, can decode its rows (is_coded): products,
-// lookups, and what rounds a whole weight.
+// lookups, lengths of rows, and what rounds a whole weight.
 bool tern_graph_decodes(const tern_graph *g, tern_vid v);
 tern_status tern_graph_optimizer(const tern_graph *g, tern_update_kind kind, tern_graph *update,
                                  tern_error *err);

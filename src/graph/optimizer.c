@@ -62,7 +62,8 @@ static bool decodes(const tern_node *n, int k) {
     case TERN_OP_FAKE_QUANTIZE: return k == 0;
     case TERN_OP_EMBED:
     case TERN_OP_LINEAR:
-    case TERN_OP_LINEAR_GRAD_X: return k == 1;
+    case TERN_OP_LINEAR_GRAD_X:
+    case TERN_OP_ROW_FACTORS: return k == 1;
     case TERN_OP_EXPERTS:
     case TERN_OP_EXPERTS_GRAD_X:
     case TERN_OP_EXPERTS_GRAD_SUM: return k == 2;

@@ -385,6 +385,8 @@ bool tern_arch_name_usual(const tern_arch *arch, const char *gguf_name, char *ou
 // A tensor's row by its GGUF name, or NULL; and its role, VECTOR if unknown.
 const tern_tensor_row *tern_arch_row(const tern_arch *arch, const char *gguf_name);
 tern_role tern_arch_role(const tern_arch *arch, const char *gguf_name);
+// A weight that conversion rounds to small types: neither table nor head, nor what stays in floats.
+bool tern_arch_is_layer_matrix(const tern_arch *arch, const tern_value *v);
 // The number in GGUF's "blk.7.ffn_up.weight", -1: not in a block. rest (may be NULL): the text
 // after the second period.
 int tern_tensor_block(const char *gguf_name, const char **rest);

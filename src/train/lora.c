@@ -192,24 +192,12 @@ static tern_status find_kinds(tern_frozen *f, const tern_graph *g, tern_weight_k
     return TERN_OK;
 }
 
-// Ops that decode rows of their weight.
-static bool reads_codes(const tern_node *n, int k) {
-    switch (n->op) {
-    case TERN_OP_LINEAR:
-    case TERN_OP_ROW_FACTORS:
-    case TERN_OP_EMBED: return k == 1;
-    case TERN_OP_EXPERTS: return k == 2;
-    default: return false;
-    }
-}
-
 static void keep_codes(tern_graph *g) {
-    for (size_t v = 0; v < g->n_values; v++)
-        g->values[v].is_coded =
-            is_base(&g->values[v]) && (g->values[v].is_matrix || g->values[v].is_table);
-    for (size_t i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].n_in; k++)
-            g->values[g->nodes[i].in[k]].is_coded &= reads_codes(&g->nodes[i], k);
+    for (size_t i = 0; i < g->n_values; i++) {
+        tern_value *v = &g->values[i];
+        v->is_coded =
+            is_base(v) && (v->is_matrix || v->is_table) && tern_graph_decodes(g, (tern_vid)i);
+    }
 }
 
 tern_status tern_frozen_bytes(const tern_frozen *f, const tern_value *v, uint64_t *bytes,

@@ -146,21 +146,15 @@ tern_status tern_qat_take_start(const tern_trainer *t, const tern_slot *s, float
 // ---- Which matrices ----------------------------------------------------------------------------
 
 // Which matrices: those that conversion gives such a type, with rows of whole blocks.
-static bool is_meant(const tern_trainer *t, const tern_value *v) {
-    const tern_role role = tern_arch_role(t->arch, v->name);
-    const bool is_float = role == TERN_ROLE_VECTOR || role == TERN_ROLE_TABLE ||
-                          role == TERN_ROLE_HEAD || role == TERN_ROLE_FLOATS;
-    return v->kind == TERN_VALUE_WEIGHT && v->is_matrix && !is_float;
-}
-
 static bool is_rounded(const tern_trainer *t, const tern_value *v) {
-    return is_meant(t, v) && (size_t)v->cols % tern_dtype_block_n(t->qat) == 0 &&
-           v->cols % TERN_QAT_GROUP == 0;
+    return tern_arch_is_layer_matrix(t->arch, v) &&
+           (size_t)v->cols % tern_dtype_block_n(t->qat) == 0 && v->cols % TERN_QAT_GROUP == 0;
 }
 
 const tern_value *tern_qat_left(const tern_trainer *t, const tern_graph *g) {
     for (size_t v = 0; v < g->n_values; v++)
-        if (is_meant(t, &g->values[v]) && !is_rounded(t, &g->values[v])) return &g->values[v];
+        if (tern_arch_is_layer_matrix(t->arch, &g->values[v]) && !is_rounded(t, &g->values[v]))
+            return &g->values[v];
     return NULL;
 }
 

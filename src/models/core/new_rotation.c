@@ -15,12 +15,8 @@ enum { BLOCK_LEAST = 128, BLOCK_MOST = 1024 }; // a GPU transforms a block in a 
 
 static bool is_candidate(const tern_graph *g, const tern_arch *arch, tern_vid v) {
     const tern_value *w = &g->values[v];
-    const tern_role role = tern_arch_role(arch, w->name);
-    const bool is_float = role == TERN_ROLE_VECTOR || role == TERN_ROLE_TABLE ||
-                          role == TERN_ROLE_HEAD || role == TERN_ROLE_FLOATS;
     bool is_read = false;
-    if (w->kind != TERN_VALUE_WEIGHT || !w->is_matrix || is_float || w->cols % BLOCK_LEAST)
-        return false;
+    if (!tern_arch_is_layer_matrix(arch, w) || w->cols % BLOCK_LEAST) return false;
     for (size_t i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].n_in; k++) {
             if (g->nodes[i].in[k] != v) continue;

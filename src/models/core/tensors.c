@@ -68,6 +68,13 @@ tern_role tern_arch_role(const tern_arch *arch, const char *gguf_name) {
     return row ? row->role : TERN_ROLE_VECTOR;
 }
 
+bool tern_arch_is_layer_matrix(const tern_arch *arch, const tern_value *v) {
+    const tern_role role = tern_arch_role(arch, v->name);
+    const bool is_other = role == TERN_ROLE_VECTOR || role == TERN_ROLE_TABLE ||
+                          role == TERN_ROLE_HEAD || role == TERN_ROLE_FLOATS;
+    return v->kind == TERN_VALUE_WEIGHT && v->is_matrix && !is_other;
+}
+
 int tern_tensor_block(const char *gguf_name, const char **rest) {
     if (strncmp(gguf_name, "blk.", 4) != 0) return -1;
     int block = 0, digits = 0;
