@@ -537,21 +537,30 @@ static tern_status resume_from(tern_trainer *t, int64_t step, tern_error *err) {
     return status;
 }
 
+// The step of the weights in a file, -1: it is damaged, or has none.
+static tern_status step_in(const char *path, int64_t *step, tern_error *err) {
+    tern_file *file;
+    *step = -1;
+    const tern_status status = tern_file_open(&file, path, err);
+    if (status == TERN_ERR_MEMORY || status == TERN_ERR_IO) return status;
+    if (status != TERN_OK) return TERN_OK;
+    if (!tern_file_meta_int(file, "tern.train.step", step)) *step = -1;
+    tern_file_close(file);
+    return TERN_OK;
+}
+
 tern_status tern_checkpoint_check_best(tern_trainer *t, tern_error *err) {
     char *path = tern_path_join(t->desc.out, "best.gguf");
-    tern_file *file;
     int64_t step = -1;
-    if (!path) return tern_fail_memory(err, strlen(t->desc.out));
-    bool is_there = tern_path_look(path) != 0;
-    if (is_there && tern_file_open(&file, path, NULL) == TERN_OK) {
-        if (!tern_file_meta_int(file, "tern.train.step", &step)) step = -1;
-        tern_file_close(file);
-    }
     tern_status status = TERN_OK;
-    if (t->best.is_known && t->best.step == t->step && t->step > 0 && !t->desc.no_best)
+    if (!path) return tern_fail_memory(err, strlen(t->desc.out));
+    if (t->best.is_known && t->best.step == t->step && t->step > 0 && !t->desc.no_best) {
         status = tern_checkpoint_write_weights(t, "best.gguf", err);
-    else if (is_there && !(t->best.is_known && step == t->best.step))
-        tern_file_remove(path);
+    } else if (tern_path_look(path) != TERN_PATH_NONE) {
+        status = step_in(path, &step, err);
+        const bool is_best = t->best.is_known && step == t->best.step;
+        if (status == TERN_OK && !is_best) tern_file_remove(path);
+    }
     tern_free(path);
     return status;
 }

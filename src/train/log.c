@@ -192,10 +192,11 @@ static tern_status check_first_line(const tern_trainer *t, const char *path, ter
     tern_status status = tern_lines_next(&l, &more, err);
     // A process that was killed at the start leaves nothing to compare with, and nothing to lose.
     if (status == TERN_OK && more && l.is_whole) {
-        if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
+        status = tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, err);
+        if (status == TERN_OK)
             status = tern_identity_check(t, &doc, tern_json_get(&doc, tern_json_root(&doc), "run"),
                                          path, err);
-        else
+        else if (status != TERN_ERR_MEMORY)
             status = tern_lines_fail(&l, err, TERN_ERR_FORMAT, "is not a line of a run's log");
     }
     tern_json_free(&doc);

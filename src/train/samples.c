@@ -39,10 +39,11 @@ static tern_status add(tern_train_samples *s, const char *text, size_t n, bool i
 static tern_status add_json(tern_train_samples *s, const tern_lines *l, tern_error *err) {
     tern_json_doc doc = {0};
     const char *line = tern_strbuf_text(&l->line);
-    tern_status status = tern_json_parse_part(&doc, line, l->line.len, NULL);
+    tern_status status = tern_json_parse_part(&doc, line, l->line.len, err);
     const tern_json *root = status == TERN_OK ? tern_json_root(&doc) : NULL;
     tern_str text = tern_json_str(tern_json_get(&doc, root, "prompt"));
     bool is_chat = tern_json_is(tern_json_get(&doc, root, "messages"), TERN_JSON_ARRAY);
+    if (status == TERN_ERR_MEMORY) return status;
     if (status != TERN_OK)
         status = tern_lines_fail(l, err, TERN_ERR_FORMAT, "is not JSON");
     else if (is_chat)

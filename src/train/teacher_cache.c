@@ -22,6 +22,7 @@
 //
 // Only one process writes, which has locked the file. It only adds, and what it adds is the same
 // whoever does it: so a killed one's work is gone on with where its checksums end.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -134,8 +135,10 @@ static tern_status fail_damaged(const tern_teacher_cache *c, const char *what, t
 
 static tern_status read_at(const tern_teacher_cache *c, void *to, size_t n, uint64_t at,
                            tern_error *err) {
-    if (tern_fd_read_at(c->fd, to, n, at) == (int64_t)n) return TERN_OK;
-    return fail_damaged(c, "it ends too early", err);
+    const int64_t got = tern_fd_read_at(c->fd, to, n, at);
+    if (got < 0)
+        return tern_fail(err, TERN_ERR_IO, "%s: cannot be read: %s", c->path, strerror(errno));
+    return got == (int64_t)n ? TERN_OK : fail_damaged(c, "it ends too early", err);
 }
 
 // Without a teacher the file says which it was. The name goes into the identity of the run.
@@ -155,8 +158,8 @@ static tern_status check_identity(const tern_trainer *t, const char *text, size_
                                   tern_error *err) {
     tern_json_doc doc = {0};
     tern_strbuf mine = {0}, place = {0};
-    tern_status status = TERN_OK;
-    if (tern_json_parse(&doc, text, n, NULL) != TERN_OK)
+    tern_status status = tern_json_parse(&doc, text, n, err);
+    if (status != TERN_OK && status != TERN_ERR_MEMORY)
         status = fail_damaged(t->teacher->cache, "its beginning is damaged", err);
     if (status == TERN_OK) status = take_name(t, &doc, err);
     if (status == TERN_OK) status = put_identity(t, &mine, err);

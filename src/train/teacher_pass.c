@@ -188,7 +188,9 @@ static tern_status find_done(tern_trainer *t, int out, uint64_t *n, tern_error *
     for (*n = 0; *n < c->n; ++*n) {
         int64_t n_scored = 0;
         TERN_TRY(tern_teacher_cache_take(t, *n, 0, &n_scored, err));
-        if (tern_teacher_cache_read(t, *n, 0, NULL) != TERN_OK) break;
+        const tern_status status = tern_teacher_cache_read(t, *n, 0, err);
+        if (status == TERN_ERR_FORMAT) break;
+        TERN_TRY(status); // what cannot be read may be whole
     }
     return tern_fd_cut(out, tern_teacher_cache_place(c, *n)) ? TERN_OK : fail_write(c, err);
 }

@@ -60,28 +60,31 @@ static tern_status add_file(tern_documents *d, const char *path, tern_error *err
 }
 
 // Other .json files of a folder describe something: a tokenizer, a package.
-static bool holds_array(const char *path) {
+static tern_status holds_array(const char *path, bool *holds, tern_error *err) {
     tern_stream *s;
     char some[256];
     size_t n = 0, at = 0;
-    if (tern_stream_open(&s, path, NULL) != TERN_OK) return true; // reading it says why
-    bool is_read = tern_stream_read(s, some, sizeof some, &n, NULL) == TERN_OK;
+    TERN_TRY(tern_stream_open(&s, path, err));
+    const tern_status status = tern_stream_read(s, some, sizeof some, &n, err);
     tern_stream_close(s);
     if (n >= 3 && memcmp(some, "\xef\xbb\xbf", 3) == 0) at = 3;
     while (at < n && strchr(" \t\r\n", some[at])) at++;
-    return !is_read || (at < n && some[at] == '[');
+    *holds = at < n && some[at] == '[';
+    return status;
 }
 
-static bool is_taken(const char *path, int depth) {
-    if (depth == 0 || is_text_name(path)) return true;
-    return is_json_name(path) && (!tern_str_ends(without_gz(path), ".json") || holds_array(path));
+static tern_status add_taken(tern_documents *d, const char *path, int depth, tern_error *err) {
+    bool is_taken = depth == 0 || is_text_name(path) || is_json_name(path);
+    if (depth > 0 && !is_text_name(path) && tern_str_ends(without_gz(path), ".json"))
+        TERN_TRY(holds_array(path, &is_taken, err));
+    return is_taken ? add_file(d, path, err) : TERN_OK;
 }
 
 static tern_status add_path(tern_documents *d, const char *path, int depth, tern_error *err) {
     tern_path_kind kind = tern_path_look(path);
     if (kind == TERN_PATH_NONE)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (kind != TERN_PATH_FOLDER) return is_taken(path, depth) ? add_file(d, path, err) : TERN_OK;
+    if (kind != TERN_PATH_FOLDER) return add_taken(d, path, depth, err);
     if (depth == DEPTH_MAX)
         return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: more than %d folders deep", path,
                          DEPTH_MAX);

@@ -1,14 +1,12 @@
 // Training logs as an image: SVG, which every browser shows and every editor can change; or as a
 // table, for other programs.
 //
-// A log may grow while it is read: a line counts if it is whole, that is, valid JSON. Its first
-// line describes the run, for the title. The beginning of a run, where the loss falls from that of
-// random guessing, may leave the image at the top, so that the rest is readable.
+// A log's first line describes the run, for the title. The beginning of a run, where the loss falls
+// from that of random guessing, may leave the image at the top, so that the rest is readable.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/lines.h"
 #include "base/os/os_file.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
@@ -103,6 +101,16 @@ static tern_status take_line(curves *c, const tern_json_doc *doc, tern_error *er
     return TERN_OK;
 }
 
+tern_status tern_log_next(tern_lines *l, tern_json_doc *doc, bool *more, tern_error *err) {
+    for (tern_status status = TERN_ERR_FORMAT; status != TERN_OK;) {
+        TERN_TRY(tern_lines_next(l, more, err));
+        if (!*more) return TERN_OK;
+        status = tern_json_parse(doc, tern_strbuf_text(&l->line), l->line.len, NULL);
+        if (status == TERN_ERR_MEMORY) return tern_fail_memory(err, l->line.len);
+    }
+    return TERN_OK;
+}
+
 static tern_status read_log(curves *c, const char *path, tern_error *err) {
     tern_lines l;
     bool more = true;
@@ -110,11 +118,10 @@ static tern_status read_log(curves *c, const char *path, tern_error *err) {
     TERN_TRY(tern_lines_open(&l, path, err));
     tern_status status = TERN_OK;
     while (status == TERN_OK) {
-        tern_json_doc doc = {0};
-        status = tern_lines_next(&l, &more, err);
+        tern_json_doc doc;
+        status = tern_log_next(&l, &doc, &more, err);
         if (status != TERN_OK || !more) break;
-        if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK)
-            status = take_line(c, &doc, err);
+        status = take_line(c, &doc, err);
         tern_json_free(&doc);
     }
     tern_lines_close(&l);

@@ -2,8 +2,14 @@
 #ifndef TERN_TRAIN_PLOT_H
 #define TERN_TRAIN_PLOT_H
 
+#include "base/json/json.h"
+#include "base/lines.h"
 #include "base/status.h"
 #include "base/strbuf.h"
+
+// The next line of a log that is JSON, which the caller frees. A log may grow while it is read:
+// other lines are passed over.
+tern_status tern_log_next(tern_lines *l, tern_json_doc *doc, bool *more, tern_error *err);
 
 // Appends the lines of logs as CSV: the log, the step, then a column for each number that any line
 // has, in order of appearance.

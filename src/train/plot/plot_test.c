@@ -83,3 +83,28 @@ TEST(plot_of_logs_that_are_odd) {
           TERN_ERR_FORMAT);
     CHECK_MSG(strstr(err.message, "no loss in it yet"), "%s", err.message);
 }
+
+// Lines that no memory is left to read are not passed over. Seen to fail: with "there is no loss in
+// it yet", and with a table of no lines.
+TEST(plot_survives_failing_allocations) {
+    const char *path = test_tmp("plot_memory.jsonl"), *out = test_tmp("plot_memory.csv");
+    static const char log[] = "{\"run\":{\"recipe\":\"llama\"}}\n"
+                              "{\"step\":1,\"tokens\":8,\"loss\":7.5}\n"
+                              "{\"step\":2,\"tokens\":16,\"loss\":3.125}\n";
+    tern_error err;
+    CHECK(test_write(path, log, sizeof log - 1) != NULL);
+    for (int kind = 0; kind < 2; kind++) {
+        const char *to = kind ? test_tmp("plot_memory.svg") : out;
+        const size_t before = tern_mem_get_stats().total_now;
+        tern_status status = TERN_ERR_MEMORY;
+        int n_failures = -1;
+        for (uint64_t n = 1; status == TERN_ERR_MEMORY; n++, n_failures++) {
+            tern_mem_fail_at(n);
+            status = tern_train_plot(&path, 1, to, &err);
+            tern_mem_fail_at(0);
+            CHECK(tern_mem_get_stats().total_now == before);
+        }
+        CHECK_MSG(status == TERN_OK, "%s", err.message);
+        CHECK(n_failures > 5);
+    }
+}

@@ -1,8 +1,6 @@
 // Logs as a table: what any line has of numbers, in columns.
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json/json.h"
-#include "base/lines.h"
 #include "train/plot/plot.h"
 
 enum { COLUMNS_MAX = 64 };
@@ -60,19 +58,16 @@ static tern_status put_line(table *t, const char *log, const tern_json_doc *doc,
     return TERN_OK;
 }
 
-// A log may grow while it is read: only whole lines of JSON count.
 static tern_status for_lines(table *t, const char *log, line_fn fn, tern_error *err) {
     tern_lines l;
     bool more = true;
     TERN_TRY(tern_lines_open(&l, log, err));
     tern_status status = TERN_OK;
     while (status == TERN_OK) {
-        tern_json_doc doc = {0};
-        status = tern_lines_next(&l, &more, err);
+        tern_json_doc doc;
+        status = tern_log_next(&l, &doc, &more, err);
         if (status != TERN_OK || !more) break;
-        if (tern_json_parse(&doc, tern_strbuf_text(&l.line), l.line.len, NULL) == TERN_OK &&
-            tern_json_get(&doc, tern_json_root(&doc), "step"))
-            status = fn(t, log, &doc, err);
+        if (tern_json_get(&doc, tern_json_root(&doc), "step")) status = fn(t, log, &doc, err);
         tern_json_free(&doc);
     }
     tern_lines_close(&l);

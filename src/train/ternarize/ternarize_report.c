@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/lines.h"
 #include "tasks/tasks.h"
+#include "train/plot/plot.h"
 #include "train/ternarize/ternarize.h"
 
 enum { REPORT_TOKENS = 65536, WINDOW = 512, SPEED_TOKENS = 64 };
@@ -152,13 +152,10 @@ static double member(const tern_json_doc *doc, const char *name) {
     return tern_json_is(v, TERN_JSON_NUMBER) ? v->number : NAN;
 }
 
-static void take_line(training *t, const tern_strbuf *line) {
-    tern_json_doc doc = {0};
-    if (!strstr(tern_strbuf_text(line), "\"valid_loss\"")) return;
-    if (tern_json_parse(&doc, tern_strbuf_text(line), line->len, NULL) == TERN_OK)
-        *t = (training){member(&doc, "step"), member(&doc, "kl"), member(&doc, "top1_agreement"),
-                        member(&doc, "sign_flips"), member(&doc, "zero_changes")};
-    tern_json_free(&doc);
+static void take_line(training *t, const tern_json_doc *doc) {
+    if (!tern_json_get(doc, tern_json_root(doc), "valid_loss")) return;
+    *t = (training){member(doc, "step"), member(doc, "kl"), member(doc, "top1_agreement"),
+                    member(doc, "sign_flips"), member(doc, "zero_changes")};
 }
 
 // A run of a step or two may have no loss to draw.
@@ -177,8 +174,11 @@ static tern_status read_log(reporting *r) {
     r->training = (training){NAN, NAN, NAN, NAN, NAN};
     tern_status status = tern_lines_open(&l, path, r->job->err);
     while (status == TERN_OK && more) {
-        status = tern_lines_next(&l, &more, r->job->err);
-        if (status == TERN_OK && more) take_line(&r->training, &l.line);
+        tern_json_doc doc;
+        status = tern_log_next(&l, &doc, &more, r->job->err);
+        if (status != TERN_OK || !more) break;
+        take_line(&r->training, &doc);
+        tern_json_free(&doc);
     }
     tern_lines_close(&l);
     if (status == TERN_OK) status = plot(r, path);

@@ -305,6 +305,46 @@ TEST(training_ends_where_validation_gets_no_better) {
     CHECK_MSG(l.ends_early && l.step == 25, "step %lld", (long long)l.step);
 }
 
+// What a run has left stays until it goes on, and then it goes on as ever. Seen to fail: with a
+// best.gguf that was removed since there was no memory to open it.
+TEST(training_resumes_after_failing_allocations) {
+    char data[300], out[300], log[400];
+    tern_error err;
+    losses l;
+    size_t n_first, n_now;
+    make_data(data, sizeof data);
+    make_other_valid(data);
+    snprintf(out, sizeof out, "%s", test_tmp("train_memory"));
+    snprintf(log, sizeof log, "%s/log.jsonl", out);
+    tern_train_desc d = small_run(data, out, &l);
+    d.n_steps = 120;
+    d.valid_every = 5;
+    d.checkpoint_every = 40;
+    REQUIRE_OK(tern_train(&d, &err), err);
+    const int64_t best = l.best_step;
+    CHECK_MSG(best < 120, "%lld: choose other steps", (long long)best);
+    char *first = test_read(log, &n_first);
+    const size_t before = tern_mem_get_stats().total_now;
+    tern_status status = TERN_ERR_MEMORY;
+    d.resume = true;
+    d.n_steps = 121;
+    d.n_threads = 1;
+    for (uint64_t n = 1; status == TERN_ERR_MEMORY; n += 1 + n / 32) {
+        tern_mem_fail_at(n);
+        status = tern_train(&d, &err);
+        tern_mem_fail_at(0);
+        CHECK(tern_mem_get_stats().total_now == before);
+        CHECK_MSG(step_of_best(out) == best, "%llu: best.gguf is of step %lld",
+                  (unsigned long long)n, (long long)step_of_best(out));
+        char *now = test_read(log, &n_now);
+        CHECK_MSG(now && n_now >= n_first && memcmp(now, first, n_first) == 0,
+                  "%llu: the log is another", (unsigned long long)n);
+        free(now);
+    }
+    CHECK_MSG(status == TERN_OK, "%s", err.message);
+    free(first);
+}
+
 TEST(training_passes_over_a_damaged_checkpoint) {
     char data[300], out[300], path[400];
     tern_error err;
