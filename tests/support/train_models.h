@@ -32,8 +32,29 @@ static inline tern_status build_shared_sums(tern_graph *g, const tern_config *c,
     return tern_graph_check(g, err);
 }
 
-// The decoder of this name, NULL for Llama's or BitNet's, "columns" or "sums" for the above; with a
-// soft cap of its attention's scores, which no family here has, where that is not 0.
+// Rotated inputs of matrices: with columns of heads that change places, and without.
+static inline tern_status build_rotated(tern_graph *g, const tern_config *c, tern_error *err) {
+    const tern_rotation plain = {.block = 32, .has_signs = true},
+                        turned = {.block = 16,
+                                  .has_signs = true,
+                                  .repeats = 2,
+                                  .groups = 3,
+                                  .each = 16},
+                        back = {.block = 8, .inverse = true};
+    tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
+    tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, 96));
+    tern_vid y = tern_g_hadamard(g, x, tern_g_vector(g, "hadamard.sign.96", 96), &plain);
+    y = tern_g_linear(g, y, tern_g_matrix(g, "first.weight", 192, 96));
+    y = tern_g_hadamard(g, y, tern_g_vector(g, "hadamard.sign.192", 192), &turned);
+    y = tern_g_linear(g, y, tern_g_matrix(g, "again.weight", 96, 192));
+    y = tern_g_add(g, tern_g_hadamard(g, y, -1, &back), x);
+    tern_g_output(g, tern_g_linear(g, y, tern_g_matrix(g, "output.weight", c->n_vocab, 96)),
+                  "logits");
+    return tern_graph_check(g, err);
+}
+
+// The decoder of this name, NULL for Llama's or BitNet's, "columns", "sums" or "rotated" for the
+// above; with a soft cap of its attention's scores, which no family here has, where that is not 0.
 static inline tern_status build_to_train(tern_graph *g, const tern_config *c, const char *name,
                                          float soft_cap, tern_error *err) {
     size_t n;
@@ -44,6 +65,7 @@ static inline tern_status build_to_train(tern_graph *g, const tern_config *c, co
         if (strcmp(list[i]->name, name) == 0) build = list[i]->graphs->build;
     if (name && strcmp(name, "columns") == 0) build = build_overlapping_columns;
     if (name && strcmp(name, "sums") == 0) build = build_shared_sums;
+    if (name && strcmp(name, "rotated") == 0) build = build_rotated;
     TERN_TRY(build(g, c, err));
     for (size_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_ATTENTION) g->nodes[i].attention.soft_cap = soft_cap;

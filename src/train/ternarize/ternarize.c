@@ -95,9 +95,6 @@ static tern_status check_desc(tern_ternarizing *j) {
                          "ternarize: rotate: files of type %s do not say that their weights are "
                          "rotated: expected pq2_0 or ptq1_0",
                          type);
-    if (d->rotate && t->device && strcmp(t->device, "cpu") != 0)
-        return tern_fail(j->err, TERN_ERR_UNSUPPORTED,
-                         "ternarize: rotate: only the CPU trains with rotated weights");
     if (!tern_name_ends(d->out, ending) || strlen(d->out) == strlen(ending))
         return tern_fail(j->err, TERN_ERR_ARGUMENT,
                          "ternarize: out '%s': expected a name that ends in .gguf", d->out);

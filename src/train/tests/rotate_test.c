@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "kernels/train.h"
+#include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/blobs.h"
 #include "tests/support/lora_fixture.h"
 #include "train/trainer.h"
@@ -276,6 +277,41 @@ TEST(rotated_ternary_models_go_on_to_the_same_bits_after_any_end) {
     CHECK_MSG(strstr(err.message, "start is gptq, rotate there"), "%s", err.message);
 }
 
+static bool take_losses_of(void *user, const tern_train_event *e) {
+    if (!isnan(e->valid_loss)) ((double *)user)[e->step > 0] = e->valid_loss;
+    return true;
+}
+
+// On a GPU, or on SwiftShader. Rounded numbers may fall on either side. Seen to fail: with signs
+// that the device does not get.
+TEST(webgpu_heals_rotated_models_as_the_cpu_does) {
+    double loss[2][2] = {{0}};
+    for (int device = 1; device >= 0; device--) {
+        ternarizing t;
+        tern_error err;
+        if (!prepare(&t, &llama, device ? "rotate_gpu" : "rotate_cpu")) return;
+        t.d.train.n_steps = 3;
+        t.d.train.rate = 1e-2f;
+        t.d.train.kd_ratio = 0.01f; // the base knows nothing
+        t.d.train.batch_tokens = t.d.train.micro_tokens = 128;
+        t.d.train.valid_tokens = 128;
+        t.d.stages = (1u << TERN_TERNARIZE_HEAL) - 1;
+        REQUIRE_OK(tern_ternarize(&t.d, &err), err);
+        t.d.stages = 1u << TERN_TERNARIZE_HEAL;
+        t.d.train.device = device ? "webgpu" : "cpu";
+        t.d.train.webgpu = gpu_webgpu(NULL);
+        t.d.train.on_event = take_losses_of;
+        t.d.train.user = loss[device];
+        if (tern_ternarize(&t.d, &err) == TERN_OK) continue;
+        if (!gpu_is_absent(err.message)) CHECK_MSG(false, "%s", err.message);
+        return;
+    }
+    CHECK_MSG(loss[0][1] < loss[0][0] - 0.1, "%g to %g", loss[0][0], loss[0][1]);
+    for (int i = 0; i < 2; i++)
+        CHECK_MSG(fabs(loss[1][i] / loss[0][i] - 1) < 2e-3, "%g, on the CPU %g", loss[1][i],
+                  loss[0][i]);
+}
+
 TEST(rotation_refuses_what_it_does_not_fit) {
     ternarizing t;
     tern_error err;
@@ -283,9 +319,5 @@ TEST(rotation_refuses_what_it_does_not_fit) {
     t.d.type = "q2_0";
     CHECK(tern_ternarize(&t.d, &err) == TERN_ERR_ARGUMENT);
     CHECK_MSG(strstr(err.message, "expected pq2_0 or ptq1_0"), "%s", err.message);
-    t.d.type = NULL;
-    t.d.train.device = "webgpu";
-    CHECK(tern_ternarize(&t.d, &err) == TERN_ERR_UNSUPPORTED);
-    CHECK_MSG(strstr(err.message, "only the CPU trains with rotated weights"), "%s", err.message);
     CHECK(tern_path_look(t.work) == TERN_PATH_NONE);
 }

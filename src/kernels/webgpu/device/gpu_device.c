@@ -258,9 +258,9 @@ bool gpu_is_full(tern_device *d) {
 
 // ---- Pipelines ---------------------------------------------------------------------------------
 
-static bool trains(gpu_kernel k) { return strncmp(gpu_kernel_file(k), "train_", 6) == 0; }
+static bool trains(gpu_kernel k) { return k >= GPU_TRAIN_GEMM; } // the first of them
 
-// Kernels of one file share the module of the first of them.
+// Neighbours of one file share the module of the first of them.
 static tern_status module_of(tern_device *d, gpu_kernel k, wgpu_module *out, tern_error *err) {
     const char *file = gpu_kernel_file(k);
     while (k > 0 && strcmp(gpu_kernel_file(k - 1), file) == 0) k--;

@@ -5,6 +5,7 @@
 #define GPU_TRAIN_KERNELS(ROW)                                                                     \
     ROW(GPU_TRAIN_GEMM, "train_gemm", "gemm", "rrw")                                               \
     ROW(GPU_TRAIN_GEMM_MATRIX, "train_gemm_matrix", "gemm", "rrw")                                 \
+    ROW(GPU_TRAIN_HADAMARD, "hadamard", "hadamard", "wrw")                                         \
     ROW(GPU_TRAIN_NORM, "train_rows", "rms_norm", "rr--w")                                         \
     ROW(GPU_TRAIN_QUANTIZE, "train_rows", "quantize", "r---w")                                     \
     ROW(GPU_TRAIN_NORM_QUANTIZE, "train_rows", "norm_quantize", "rr--w")                           \
@@ -39,6 +40,7 @@
     ROW(GPU_TRAIN_SCAN_HEADS_BACK, "train_scan", "scan_heads_back", "rrrr--w")                     \
     ROW(GPU_TRAIN_EXPERTS_GRAD_W, "train_experts", "experts_grad_w", "rr-rw")                      \
     ROW(GPU_TRAIN_BIAS_GRAD, "train_conv", "bias_grad", "--r--w")                                  \
+    ROW(GPU_TRAIN_TURN_COLUMNS, "train_elements", "turn_columns", "r--w")                          \
     ROW(GPU_TRAIN_COLUMNS, "train_elements", "columns", "r--w")                                    \
     ROW(GPU_TRAIN_COLUMNS_GRAD, "train_elements", "columns_grad", "r--w")                          \
     ROW(GPU_TRAIN_DEPTHWISE_CONV, "train_conv", "conv_seq", "rr-rw")                               \

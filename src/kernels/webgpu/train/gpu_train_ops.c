@@ -1,4 +1,5 @@
 // The dispatches of each op of a training graph.
+#include <math.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/train/gpu_train_steps.h"
 
@@ -262,6 +263,64 @@ static tern_status add_columns(tern_program *p, const tern_node *n, tern_error *
     set(s, "ADD", n->n_in > 1);
     bind_value(p, s, n->in[0]);
     bind_value(p, s, n->out[0]);
+    return TERN_OK;
+}
+
+// The op of inference, a workgroup for each block of each row.
+#define GROUPS_MAX 65535 // in a direction
+static tern_status add_transform(tern_program *p, const tern_node *n, tern_error *err) {
+    const tern_device *gpu = p->device->gpu;
+    const tern_rotation *r = &n->rotation;
+    const uint64_t n_blocks = (uint64_t)(cols(p, n->in[0]) / r->block);
+    uint32_t threads = 64;
+    while (threads < (uint32_t)r->block / 2 && threads * 2 <= gpu->workgroup_size_max) threads *= 2;
+    if ((uint64_t)r->block * sizeof(float) > gpu->workgroup_bytes_max)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a Walsh-Hadamard transform of %d columns: a workgroup of this GPU has "
+                         "room for %u",
+                         (int)r->block, gpu->workgroup_bytes_max / 4);
+    if (p->n_rows > GROUPS_MAX)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU trains weights in a rotated basis with up to %d tokens at once "
+                         "(micro_tokens)",
+                         GROUPS_MAX);
+    gpu_train_step *s = add(p, GPU_TRAIN_HADAMARD, fixed(n_blocks), each(1));
+    set(s, "THREADS", threads);
+    set(s, "BLOCK", r->block);
+    set(s, "BLOCKS", (double)n_blocks);
+    set(s, "FACTOR", (double)(1 / sqrtf((float)r->block)));
+    set(s, "SIGNS", r->has_signs);
+    set(s, "INVERSE", r->inverse);
+    set(s, "EACH", r->groups ? r->each : 1);
+    set(s, "REPEATS", r->groups ? r->repeats : 1);
+    set(s, "GROUPS", r->groups ? r->groups : 1);
+    bind_value(p, s, n->in[0]);
+    bind(s, r->has_signs ? p->buffers[n->in[1]] : p->ids); // without signs it is not read
+    bind_value(p, s, n->out[0]);
+    return TERN_OK;
+}
+
+static void add_turned_columns(tern_program *p, const tern_node *n) {
+    const uint64_t cols4 = stride4(p, n->out[0]);
+    gpu_train_step *s = add(p, GPU_TRAIN_TURN_COLUMNS, fixed(groups(16 * cols4, 256)), each(16));
+    set(s, "COLS4", (double)cols4);
+    set(s, "EACH4", n->rotation.each / 4);
+    set(s, "REPEATS", n->rotation.repeats);
+    set(s, "GROUPS", n->rotation.groups);
+    bind_value(p, s, n->in[0]);
+    bind_value(p, s, n->out[0]);
+}
+
+static tern_status add_rotation(tern_program *p, const tern_node *n, tern_error *err) {
+    const tern_rotation *r = &n->rotation;
+    const int64_t n_cols = cols(p, n->in[0]);
+    if (n_cols % 4 != 0 || (r->groups && r->each % 4 != 0))
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "the GPU trains rotations of columns in multiples of 4, not of %lld in "
+                         "groups of %d",
+                         (long long)n_cols, (int)r->each);
+    if (r->block > 1 || r->has_signs) return add_transform(p, n, err);
+    add_turned_columns(p, n);
     return TERN_OK;
 }
 
@@ -560,6 +619,7 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_SCALE: add_elements(p, n, GPU_TRAIN_SCALE); break;
     case TERN_OP_BIAS: add_elements(p, n, GPU_TRAIN_BIAS); break;
     case TERN_OP_BIAS_GRAD: return add_bias_gradient(p, n, err);
+    case TERN_OP_HADAMARD: return add_rotation(p, n, err);
     case TERN_OP_COLUMNS:
     case TERN_OP_COLUMNS_GRAD: return add_columns(p, n, err);
     case TERN_OP_DEPTHWISE_CONV_SEQ:

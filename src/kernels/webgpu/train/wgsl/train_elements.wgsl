@@ -7,6 +7,9 @@ override GROUP4: u32; // columns: of every GROUP4 of x those at FIRST4 .. FIRST4
 override FIRST4: u32;
 override WIDTH4: u32;
 override ADD: bool; // to what is there
+override EACH4: u32; // turn_columns: [REPEATS][GROUPS][EACH] become [GROUPS][REPEATS][EACH]
+override REPEATS: u32;
+override GROUPS: u32;
 
 @group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
@@ -61,6 +64,15 @@ fn scale(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
 fn bias(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let p = place(group, lane);
     if (p.here) { y[p.at] = a[p.at] + b[p.at % COLS4]; }
+}
+@compute @workgroup_size(256)
+fn turn_columns(@builtin(workgroup_id) group: vec3<u32>,
+                @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    let head = p.at / EACH4;
+    let among = head % (GROUPS * REPEATS);
+    let source = head - among + among % REPEATS * GROUPS + among / REPEATS;
+    if (p.here) { y[p.at] = a[source * EACH4 + p.at % EACH4]; }
 }
 @compute @workgroup_size(256)
 fn columns(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
