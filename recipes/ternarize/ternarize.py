@@ -4,7 +4,8 @@
     ternarize.py TEXTS WORK [--tern build/tern] [--device webgpu] [--stage NAME] [--small | --tiny] [options]
 
 TEXTS is a folder of plain text, by tens of MB. A vocabulary is learnt of it, and a float model in the shape of Llama
-(--shape: layers, dimensions, heads, key heads, feed-forward; 10 of 512 are 38 million parameters). Of that model
+(--shape: layers, dimensions, heads, key heads, feed-forward; 10 of 512 are 38 million parameters), or of random
+weights of another architecture (--init, a folder that random_model.py writes with its vocabulary). Of that model
 `tern convert` makes BF16, Q4_K_M and Q2_K, and `tern ternarize` ternary files, with --seeds: rounded alone, and healed
 with --heal times the float model's tokens. The same shape is trained as a BitNet with as many tokens as both together.
 
@@ -143,14 +144,21 @@ def steps(a, tokens, batch):
 
 def train(m, a, name, recipe, n_tokens, *more):
     """From random weights; those with the least held-out loss count."""
-    n = steps(a, n_tokens, a.batch)
-    folder, shape = a.path(name + "-run"), a.shape.split(",")
+    n, folder = steps(a, n_tokens, a.batch), a.path(name + "-run")
     if os.path.exists("%s/step-%08d.gguf" % (folder, n)):
         return
-    preset = "micro" if int(shape[1]) >= 512 else "nano"  # for its rates
-    m.run(name, "train", "--data", a.path("shards"), "-o", folder, "--recipe", recipe, "--resume", "-n", n,
-          "--preset", preset, *sum(zip(("--layers", "--embd", "--heads", "--kv-heads", "--ff"), shape), ()),
+    m.run(name, "train", "--data", a.path("shards"), "-o", folder, "--resume", "-n", n, *first_weights(a, recipe),
           *learning(a, n, a.batch), *a.training, *more, course=folder + "/log.jsonl")
+
+
+def first_weights(a, recipe):
+    """With --init the rates are those of a beginning, not those with which a learnt model is tuned."""
+    if a.init:
+        return ("--init", a.init, "--rate", a.init_rate, "--weight-decay", 0.1)
+    shape = a.shape.split(",")
+    preset = "micro" if int(shape[1]) >= 512 else "nano"  # for its rates
+    return ("--recipe", recipe, "--preset", preset,
+            *sum(zip(("--layers", "--embd", "--heads", "--kv-heads", "--ff"), shape), ()))
 
 
 def learning(a, n, batch):
@@ -202,7 +210,7 @@ def run_stage(m, a, stage):
             heal(m, a, seed)
     elif stage == "files":
         make_files(m, a)
-    elif stage == "bitnet":
+    elif stage == "bitnet" and not a.init:
         train(m, a, "bitnet", "bitnet", total)
         convert(m, a, "bitnet", a.path("bitnet-run/best.gguf"), "--type", "i2_s", "--head-type", "q8_0")
     elif stage == "table":
@@ -336,6 +344,8 @@ def arguments(argv=None):
     p.add_argument("--plan", action="store_true", help="only say how much is learnt, and how fast")
     p.add_argument("--seconds", type=float, default=0, help="then stop; the same command goes on (0: never)")
     p.add_argument("--shape", help="LAYERS,DIMENSIONS,HEADS,KEY HEADS,FEED-FORWARD")
+    p.add_argument("--init", metavar="MODEL", help="random weights in another architecture, instead of --shape")
+    p.add_argument("--init-rate", type=float, default=1e-3, help="of the float model's training from --init (0.001)")
     p.add_argument("--vocab", type=int)
     p.add_argument("--tokens", type=float, help="of the float model's training (100e6)")
     p.add_argument("--heal", type=float, default=0.2, help="share of them that heals (0.2)")
@@ -360,8 +370,9 @@ def arguments(argv=None):
     a.training, a.healing = a.training.split(), a.healing.split()
     a.tern = os.path.abspath(a.tern)
     a.path = lambda name: os.path.join(a.work, name)
-    a.settings = {k: getattr(a, k) for k in ("shape", "vocab", "tokens", "heal", "heal_rate", "type", "batch", "heal_batch",
-                                             "seq", "seeds", "windows", "training", "healing", "separator")}
+    a.settings = {k: getattr(a, k) for k in ("shape", "init", "init_rate", "vocab", "tokens", "heal", "heal_rate", "type",
+                                             "batch", "heal_batch", "seq", "seeds", "windows", "training", "healing",
+                                             "separator")}
     return a
 
 

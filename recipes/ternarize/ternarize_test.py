@@ -67,7 +67,8 @@ class Tables(unittest.TestCase):
 
 @unittest.skipUnless(os.path.exists(TERN), "needs build/tern")
 class Whole(unittest.TestCase):
-    # Fails if a stage is done again, if a stopped one does not go on, or if a file is not in the table.
+    # Fails if a stage is done again, if a stopped one does not go on, if a file is not in the table, or if the weights
+    # of --init are not those that learn.
     def test_run(self):
         with tempfile.TemporaryDirectory() as work, contextlib.redirect_stdout(io.StringIO()) as told:
             write_texts(work + "/texts")
@@ -85,6 +86,17 @@ class Whole(unittest.TestCase):
             self.assertGreater(len(results["curves"]["1"]), 2)
             self.assertEqual(results["rows"][2]["kl"], results["rows"][-1]["kl"])
             self.assertIn("</svg>", ternarize.read(work + "/w/curve.svg"))
+            other = command + ["--init", work + "/w/float.gguf"]
+            with self.assertRaisesRegex(SystemExit, "another init: None"):
+                ternarize.main(other)
+            other[1] = work + "/other"
+            for stage in ternarize.STAGES[:4] + ("bitnet",):
+                ternarize.main(other + ["--stage", stage])
+            learnt, begun = [[l["valid_loss"] for l in ternarize.read_log(work + name + "/float-run/log.jsonl")
+                              if "valid_loss" in l] for name in ("/w", "/other")]
+            self.assertAlmostEqual(begun[0], min(learnt), 5)
+            self.assertTrue(os.path.exists(work + "/other/float.gguf"))
+            self.assertFalse(os.path.exists(work + "/other/bitnet-run"))
 
 
 if __name__ == "__main__":
