@@ -295,6 +295,9 @@ typedef struct tern_train_desc {
     // the floats behind them are those of init, moved no further than needed. NULL: with those that
     // init's are rounded to.
     const char *qat_start;
+    // With qat: steps of "warmup quantization", 0: none. Step s of them computes with
+    // w + s / qat_warmup (rounded w - w); later ones, and all validations, with what files hold.
+    int64_t qat_warmup;
     // Not NULL: trains an embedding model on pairs of texts (a .jsonl file, also with .gz, or a
     // folder): objects with "query", its "positive" and optionally "negatives", a list. Each query
     // must find its positive among all texts of a step, and the other way round (InfoNCE,

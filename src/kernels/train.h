@@ -53,6 +53,8 @@ typedef struct tern_train_batch {
     // makes it that of their mean, however many runs the step is cut into.
     float loss_scale;
     const float *weights; // [n_tokens] of each row's loss in the gradient, NULL: 1
+    // fake_quantize gives rounded + unrounded (w - rounded); 0: what a file holds.
+    float unrounded;
     // All that keep_top's draws depend on beside the logits: a seed, and where in the whole text
     // the first row is. The rounding of bfloat16 masters depends on the seed, too.
     uint64_t seed, place;

@@ -91,6 +91,7 @@ static tern_status check_numbers(const tern_train_desc *d, tern_error *err) {
                   {"micro_tokens", d->micro_tokens},
                   {"n_steps", d->n_steps},
                   {"n_warmup", d->n_warmup},
+                  {"qat_warmup", d->qat_warmup},
                   {"log_every", d->log_every},
                   {"valid_every", d->valid_every},
                   {"valid_tokens", d->valid_tokens},

@@ -46,8 +46,10 @@ void tern_qat_close(tern_trainer *t) { tern_team_close(t->qat_team); }
 
 tern_status tern_qat_open(tern_trainer *t, tern_error *err) {
     const tern_train_desc *d = &t->desc;
-    if (!d->qat && d->qat_start)
-        return tern_fail(err, TERN_ERR_ARGUMENT, "train: qat_start goes with qat");
+    if (!d->qat && (d->qat_start || d->qat_warmup))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: qat_start and qat_warmup go with qat");
+    if (d->qat_warmup && (d->pairs || d->preferences))
+        return tern_fail(err, TERN_ERR_ARGUMENT, "train: qat_warmup is for steps of text");
     if (!d->qat) return TERN_OK;
     if (!tern_dtype_from_name(d->qat, &t->qat) || !tern_dtype_is_rounded_to(t->qat))
         return tern_fail(err, TERN_ERR_ARGUMENT,
@@ -238,6 +240,13 @@ tern_status tern_qat_changes(tern_trainer *t, tern_qat_moved *out, tern_error *e
     return TERN_OK;
 }
 
+float tern_qat_unrounded(const tern_train_desc *d, int64_t step) {
+    return step < d->qat_warmup ? 1 - (float)step / (float)d->qat_warmup : 0;
+}
+
 void tern_qat_describe(const tern_trainer *t, tern_strbuf *out) {
-    if (t->desc.qat) tern_strbuf_printf(out, ",\"qat\":\"%s\"", tern_dtype_name(t->qat));
+    if (!t->desc.qat) return;
+    tern_strbuf_printf(out, ",\"qat\":\"%s", tern_dtype_name(t->qat));
+    if (t->desc.qat_warmup) tern_strbuf_printf(out, ", warmup %lld", (long long)t->desc.qat_warmup);
+    tern_strbuf_putc(out, '"');
 }

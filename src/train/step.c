@@ -196,6 +196,7 @@ static tern_status add_gradients(tern_trainer *t, int64_t *n_all, tern_error *er
         tern_train_batch b =
             tern_trainer_batch(t, run * t->desc.micro_tokens, t->desc.micro_tokens);
         b.loss_scale = n_scored > 0 ? 1.0f / (float)n_scored : 0;
+        b.unrounded = tern_qat_unrounded(&t->desc, t->step + 1);
         if (group && run == n_runs - 1 && tern_trainer_has_host(t)) {
             b.on_array = sum_array;
             b.user = &g;

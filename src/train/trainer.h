@@ -290,6 +290,8 @@ typedef struct tern_qat_moved {
     double sign_flips, zero_changes;
 } tern_qat_moved;
 tern_status tern_qat_changes(tern_trainer *t, tern_qat_moved *out, tern_error *err);
+// How much of the masters a step's rounded matrices still are.
+float tern_qat_unrounded(const tern_train_desc *d, int64_t step);
 // Appends its part of the run's identity.
 void tern_qat_describe(const tern_trainer *t, tern_strbuf *out);
 

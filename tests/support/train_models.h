@@ -53,8 +53,24 @@ static inline tern_status build_rotated(tern_graph *g, const tern_config *c, ter
     return tern_graph_check(g, err);
 }
 
-// The decoder of this name, NULL for Llama's or BitNet's, "columns", "sums" or "rotated" for the
-// above; with a soft cap of its attention's scores, which no family here has, where that is not 0.
+// Matrices that each step rounds to trits.
+static inline tern_status build_rounded(tern_graph *g, const tern_config *c, tern_error *err) {
+    tern_dtype types[32] = {TERN_DTYPE_F32};
+    tern_vid ids = tern_g_input(g, "ids", tern_g_dim(g, "tokens"), 1, TERN_VALUE_I32);
+    tern_vid x = tern_g_embed(g, ids, tern_g_table(g, "token_embd.weight", c->n_vocab, 128));
+    tern_vid y = tern_g_linear(g, x, tern_g_matrix(g, "first.weight", 128, 128));
+    y = tern_g_linear(g, tern_g_act(g, y, TERN_ACTIVATION_SILU),
+                      tern_g_matrix(g, "again.weight", 128, 128));
+    tern_vid head = tern_g_matrix(g, "output.weight", c->n_vocab, 128);
+    tern_g_output(g, tern_g_linear(g, tern_g_add(g, x, y), head), "logits");
+    types[tern_graph_find(g, "first.weight")] = TERN_DTYPE_PQ2_0;
+    types[tern_graph_find(g, "again.weight")] = TERN_DTYPE_PQ2_0;
+    return tern_pass_fake_quantize(g, types, err);
+}
+
+// The decoder of this name, NULL for Llama's or BitNet's, "columns", "sums", "rotated" or
+// "rounded" for the above; with a soft cap of its attention's scores, which no family here has,
+// where that is not 0.
 static inline tern_status build_to_train(tern_graph *g, const tern_config *c, const char *name,
                                          float soft_cap, tern_error *err) {
     size_t n;
@@ -65,6 +81,7 @@ static inline tern_status build_to_train(tern_graph *g, const tern_config *c, co
         if (strcmp(list[i]->name, name) == 0) build = list[i]->graphs->build;
     if (name && strcmp(name, "columns") == 0) build = build_overlapping_columns;
     if (name && strcmp(name, "sums") == 0) build = build_shared_sums;
+    if (name && strcmp(name, "rounded") == 0) build = build_rounded;
     if (name && strcmp(name, "rotated") == 0) build = build_rotated;
     TERN_TRY(build(g, c, err));
     for (size_t i = 0; i < g->n_nodes; i++)

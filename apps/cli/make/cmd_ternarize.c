@@ -82,7 +82,7 @@ typedef struct ternarize_args {
     const char *model, *stage;
     string_list data, held_out, compared;
     int n_answers, n_task_items;
-    int n_steps, batch_tokens, micro_tokens, seq_len, n_warmup, optimizer, packing;
+    int n_steps, batch_tokens, micro_tokens, seq_len, n_warmup, qat_warmup, optimizer, packing;
     int log_every, valid_every, valid_tokens, checkpoint_every, patience, measure_tokens;
     int report_tokens, teacher_top_k, teacher_tail;
     float valid, kd_ratio;
@@ -107,6 +107,7 @@ static void take_args(tern_ternarize_desc *d, const ternarize_args *a) {
     t->micro_tokens = a->micro_tokens;
     t->seq_len = a->seq_len;
     t->n_warmup = a->n_warmup;
+    t->qat_warmup = a->qat_warmup;
     t->optimizer = (tern_optimizer)a->optimizer;
     t->packing = (tern_packing)a->packing;
     t->log_every = a->log_every;
@@ -225,6 +226,8 @@ int cmd_ternarize(const command *self, int argc, char **argv) {
         {0, "tokens", OPTION_SIZE, &d.n_tokens, "N", "to learn, instead of --steps", 1},
         {0, "rate", OPTION_NUMBER, &t->rate, "R", "peak learning rate (0.05 / width)", 0, 10},
         {0, "warmup", OPTION_COUNT, &a.n_warmup, "N", "steps in which the rate rises"},
+        {0, "qat-warmup", OPTION_COUNT, &a.qat_warmup, "N",
+         "steps in which rounding sets in, from floats on (0)"},
         {0, "batch-tokens", OPTION_COUNT, &a.batch_tokens, "N", "tokens of a step (8 --seq-len)",
          1},
         {0, "seq-len", OPTION_COUNT, &a.seq_len, "N",

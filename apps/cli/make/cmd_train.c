@@ -48,7 +48,8 @@ static int plot(const command *self, int argc, char **argv) {
 typedef struct train_args {
     int recipe, schedule, packing, optimizer, n_layers, n_embd, n_heads, n_kv_heads, n_ff,
         n_context, seq_len;
-    int batch_tokens, micro_tokens, n_steps, n_warmup, log_every, valid_every, valid_tokens;
+    int batch_tokens, micro_tokens, n_steps, n_warmup, qat_warmup, log_every, valid_every,
+        valid_tokens;
     int checkpoint_every, keep, patience, sample_every, sample_tokens, batch_pairs, valid_pairs,
         pooling, loss, teacher_top_k, teacher_tail;
     int32_t sizes[8];
@@ -71,6 +72,7 @@ static void take_args(tern_train_desc *d, const train_args *a) {
     d->micro_tokens = a->micro_tokens;
     d->n_steps = a->n_steps;
     d->n_warmup = a->n_warmup;
+    d->qat_warmup = a->qat_warmup;
     d->log_every = a->log_every;
     d->valid_every = a->valid_every;
     d->valid_tokens = a->valid_tokens;
@@ -151,6 +153,8 @@ int cmd_train(const command *self, int argc, char **argv) {
          "every step computes with matrices of this type, which checkpoints have"},
         {0, "qat-start", OPTION_TEXT, &d.qat_start, "FILE",
          "the same model in it, whose numbers the first step has (those --init is rounded to)"},
+        {0, "qat-warmup", OPTION_COUNT, &a.qat_warmup, "N",
+         "steps in which rounding sets in, from floats on (0)"},
         {0, "teacher", OPTION_TEXT, &d.teacher, "MODEL",
          "with the same vocabulary; the loss adds KL(teacher || student)"},
         {0, "teacher-cache", OPTION_TEXT, &d.teacher_cache, "FILE",

@@ -126,6 +126,7 @@ class TrainOptions(TypedDict, total=False):
     kd_ratio: Optional[float]  # share of KL in the loss, None: 1; below 0: it is only measured
     qat: Optional[str]  # "pq2_0", "q2_0", "tq2_0", "q4_0" ...: steps compute with matrices of this type, checkpoints have it
     qat_start: Optional[Path]  # a GGUF of init in that type, whose numbers training begins with
+    qat_warmup: Optional[int]  # steps in which rounding sets in, from floats on
     assistant_only: Optional[bool]  # of chats learn only what the assistant says
     lora_rank: Optional[int]  # train an adapter beside the frozen weights of init
     lora_alpha: Optional[float]

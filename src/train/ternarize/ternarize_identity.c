@@ -1,6 +1,7 @@
 // What a folder of tern_ternarize was begun with: another model, text or setting would mix two runs
 // in its files, so it is refused by name. Texts and models count by what is in them, not by their
 // paths; how it is computed (device, threads, tokens at once) may change.
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cancel.h"
@@ -121,7 +122,11 @@ static void put_settings(tern_ternarizing *j) {
     static const char *const packings[] = {"wrapped", "bfd", "none"};
     const tern_train_desc *t = &j->settled;
     tern_strbuf *out = &j->identity;
-    put_text(out, "type", tern_type_name(j->type));
+    char type[64];
+    int n = snprintf(type, sizeof type, "%s", tern_type_name(j->type));
+    if (t->qat_warmup)
+        snprintf(type + n, sizeof type - (size_t)n, ", warmup %lld", (long long)t->qat_warmup);
+    put_text(out, "type", type);
     put_text(out, "start", starts[j->desc->rotate][j->is_gptq]);
     put_number(out, "valid", j->desc->valid);
     put_number(out, "steps", (double)j->heal.n_steps);

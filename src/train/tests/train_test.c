@@ -68,6 +68,7 @@ static tern_train_desc run_of(const char *data, const char *out, const tern_trai
     d.bf16_masters = own->bf16_masters;
     d.recipe = own->recipe;
     d.qat = own->qat;
+    d.qat_warmup = own->qat_warmup;
     return d;
 }
 
@@ -147,7 +148,8 @@ TEST(training_resumes_with_bf16_masters) {
     check_resumes(&(tern_train_desc){.bf16_masters = true,
                                      .recipe = TERN_RECIPE_LLAMA,
                                      .optimizer = TERN_OPTIMIZER_ADAMW8BIT,
-                                     .qat = "q8_0"},
+                                     .qat = "q8_0",
+                                     .qat_warmup = 40},
                   2);
     char data[300], out[300];
     tern_error err;

@@ -40,6 +40,18 @@ void cpu_train_ternarize(cpu_train_run *run, cpu_train_step *s, const tern_team 
         cpu_train_kernels(run)->ternarize(o.out[0] + first, w + first, gamma, last - first);
 }
 
+// n: of whole blocks. x and out may be the same.
+static void round_in_part(tern_dtype type, const float *x, size_t n, float unrounded, float *out) {
+    enum { MOST = 1024 };
+    float rounded[MOST];
+    for (size_t at = 0; at < n; at += MOST) {
+        const size_t length = n - at < MOST ? n - at : MOST;
+        tern_dtype_round(type, x + at, NULL, length, rounded, NULL);
+        for (size_t i = 0; i < length; i++)
+            out[at + i] = rounded[i] + unrounded * (x[at + i] - rounded[i]);
+    }
+}
+
 void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_team *team) {
     cpu_operands o = cpu_train_operands(run, s->node);
     const tern_dtype type = (tern_dtype)s->node->dtype;
@@ -49,7 +61,10 @@ void cpu_train_fake_quantize(cpu_train_run *run, cpu_train_step *s, const tern_t
     (void)team;
     while (tern_team_claim(&s->counter, n, length, &first, &last)) {
         const float *w = cpu_train_floats(run, s->node->in[0], first, last, o.out[0]);
-        tern_dtype_round(type, w + first, NULL, last - first, o.out[0] + first, NULL);
+        if (run->batch->unrounded > 0)
+            round_in_part(type, w + first, last - first, run->batch->unrounded, o.out[0] + first);
+        else
+            tern_dtype_round(type, w + first, NULL, last - first, o.out[0] + first, NULL);
     }
 }
 

@@ -59,6 +59,7 @@ typedef struct gpu_train_uniform { // struct Run of train_run.wgsl
     uint32_t n_tokens, n_ids;
     float loss_scale, unscale, rate, beta1, beta2, eps, decay, clip, correction1, correction2;
     uint32_t first, n_all;
+    float unrounded;
 } gpu_train_uniform;
 
 struct tern_program {

@@ -95,6 +95,7 @@ static void set_uniform(tern_program *p, const tern_train_batch *b, uint32_t n_i
         .correction1 = (float)(1 / (1 - pow((double)b->beta1, step))),
         .correction2 = (float)(1 / (1 - pow((double)b->beta2, step))),
         .n_all = (uint32_t)b->n_tokens,
+        .unrounded = b->unrounded,
     };
 }
 

@@ -66,7 +66,7 @@ fn fake_quantize(@builtin(workgroup_id) group: vec3<u32>,
             if (KIND == 0u && abs(v) <= scale / 2.0) { out = 0.0; }
             if (KIND == 2u) { out = rounded(v, scale, -8.0, 7.0); }
             if (KIND == 3u) { out = rounded(v, scale, -127.0, 127.0); }
-            y[first + i * 32u] = out;
+            y[first + i * 32u] = out + run.unrounded * (v - out);
         }
     }
 }

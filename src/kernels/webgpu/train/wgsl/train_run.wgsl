@@ -19,5 +19,6 @@ struct Run {
     correction2: f32,
     first: u32, // of the piece among the scored rows
     n_all: u32, // tokens of the run
+    unrounded: f32, // of weights: how much of them is not rounded
 }
 @group(0) @binding(0) var<uniform> run: Run;
