@@ -38,12 +38,9 @@ static double peak(const tern_cpu_kernels *k) {
 }
 
 static tern_grouped_rows tokens_new(const tern_grouped_kernels *k, size_t n_in, size_t n) {
-    tern_grouped_rows x = {room(n_in * n),
-                           room(n_in / 64 * n * 4),
-                           room(n_in / 64 * n * 28),
-                           room(n_in / 64 * n * 28),
-                           n,
-                           tern_grouped_tokens(k, n)};
+    tern_grouped_rows x = {room(n_in * n), room(n_in / 64 * n * 4), room(n_in / 64 * n * 28),
+                           room(n_in / 64 * n * 28), .n_tokens = n};
+    tern_grouped_arrange(k, &x);
     for (size_t i = 0; i < n_in * n; i++) x.q[i] = (int8_t)(i * 7919 % 255 - 127);
     for (size_t i = 0; i < n_in / 64 * n; i++) x.scale[i] = 1e-3f;
     return x;
@@ -53,7 +50,7 @@ static tern_grouped_rows tokens_new(const tern_grouped_kernels *k, size_t n_in, 
 static double rate(const tern_grouped_kernels *k, const tern_grouped_matrix *m, size_t n,
                    size_t step, int rounds) {
     tern_grouped_rows x = tokens_new(k, m->n_in, n);
-    void *scratch = room(tern_grouped_scratch_bytes(m));
+    void *scratch = room(tern_grouped_scratch_bytes(k, m));
     float *out = room(n * m->n_rows * 4);
     double best = 1e9;
     for (int i = 0; i < rounds; i++)
@@ -82,7 +79,8 @@ static void measure(const char *name, const tern_cpu_kernels *k, tern_grouped_ma
     for (int i = 0; i < 4; i++) {
         tern_grouped_matrix part = m;
         if (counts[i] == 512) part.n_rows = 2048;
-        double r = rate(k->q, &part, counts[i], counts[i] == 512 ? 64 : 512, 1);
+        double r =
+            rate(k->q, &part, counts[i], counts[i] == 512 ? 256 : 512, counts[i] == 512 ? 4 : 1);
         printf(" %zu: %6.1f (%2.0f%%)", counts[i], r, 100 * r / top);
     }
     printf("  peak %.1f\n", peak(k));

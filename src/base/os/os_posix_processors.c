@@ -1,11 +1,13 @@
 // See os_processors.h. A container's limit is a quota of processor time: two threads that spin on
 // half a processor each are stopped half of the time. Version 2 of control groups has it in
 // cpu.max, version 1 in two files; the tightest limit of a group and its parents counts.
+#include "base/os/os_processors.h"
 #if defined(__linux__)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/os/os_processors.h"
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "base/strbuf.h"
 
 typedef struct mount { // of a group hierarchy
@@ -158,4 +160,18 @@ int tern_processors_granted(const char *root, int n) {
     tern_strbuf_free(&m.point);
     return n;
 }
+#endif
+
+// ---- Tiles -------------------------------------------------------------------------------------
+
+#if defined(__linux__) && defined(__x86_64__)
+bool tern_processor_tiles(void) {
+    enum { GET_FEATURES = 0x1021, ASK_FEATURE = 0x1023, TILE_SHAPES = 17, TILES = 18 };
+    unsigned long features = 0; // of XCR0 that the system knows
+    if (syscall(SYS_arch_prctl, GET_FEATURES, &features) != 0) return false;
+    if ((features >> TILE_SHAPES & features >> TILES & 1) == 0) return false;
+    return syscall(SYS_arch_prctl, ASK_FEATURE, TILES) == 0;
+}
+#else
+bool tern_processor_tiles(void) { return false; }
 #endif

@@ -32,12 +32,13 @@ uint64_t cpu_groups_layout(const tern_device *d, int64_t n_in, int32_t n_tokens,
     uint64_t at_minus = at_scale + round_64(n_groups * n * 4);
     uint64_t each = round_64(n_groups * n * TERN_GROUP_PARTS * 4);
     uint8_t *m = memory;
-    if (m)
+    if (m) {
         *out = (tern_grouped_rows){.q = memory,
                                    .scale = (float *)(m + at_scale),
                                    .minus = (int32_t *)(m + at_minus),
                                    .minus_scaled = (float *)(m + at_minus + each),
-                                   .n_tokens = n,
-                                   .block = tern_grouped_tokens(d->kernels.q, n)};
+                                   .n_tokens = n};
+        tern_grouped_arrange(d->kernels.q, out);
+    }
     return at_minus + 2 * each;
 }

@@ -1,6 +1,7 @@
 // Which kernels this processor runs.
 #include <stdio.h>
 #include <string.h>
+#include "base/os/os_processors.h"
 #include "kernels/cpu/float/float_kernels.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/grouped/grouped_kernels.h"
@@ -35,6 +36,15 @@ static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
+}
+
+// Leaf 7 of CPUID: tiles, and products of int8 in them. Whether the system saves tiles is in what
+// it grants.
+static bool has_amx(void) {
+    const unsigned wanted = 1u << 24 | 1u << 25; // tiles, int8
+    unsigned a, b, c, d = 0;
+    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & wanted) == wanted &&
+           tern_processor_tiles();
 }
 
 #elif defined(__aarch64__)
@@ -90,6 +100,8 @@ static const struct level {
      &tern_head_kernels_avx2, GEMM(avx2), &tern_grouped_kernels_avx2},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
      &tern_head_kernels_avx512, GEMM(avx512), &tern_grouped_kernels_avx512},
+    {"amx", "avx512 amx", has_amx, &tern_float_kernels_avx512, &tern_ternary_kernels_amx,
+     &tern_head_kernels_avx512, GEMM(avx512), &tern_grouped_kernels_amx},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
      &tern_head_kernels_scalar, GEMM(neon), &tern_grouped_kernels_neon},

@@ -51,20 +51,23 @@ typedef struct tern_grouped_matrix {
 } tern_grouped_matrix;
 
 // Activations of a batch: tokens in blocks of `block` (the last may have fewer, n). The block from
-// token t on has, at q + t * n_in: [n_in / 4][n][4]; at scale + t * n_in / 64: [n_in / 64][n]; at
-// minus + 7 * t * n_in / 64, and minus_scaled the same: [n_in / 64][7][n].
+// token t on has, at q + t * n_in: [n_in / run][n][run]; at scale + t * n_in / 64: [n_in / 64][n];
+// at minus + 7 * t * n_in / 64, and minus_scaled the same: [n_in / 64][7][n].
 typedef struct tern_grouped_rows {
     int8_t *q; // 64
     float *scale;
     int32_t *minus;      // minus the sums of numbers: of the four 16s of 64, its two 32s, all of it
     float *minus_scaled; // times the scale
-    size_t n_tokens, block;
+    size_t n_tokens;
+    size_t block, run; // tern_grouped_arrange sets them
 } tern_grouped_rows;
 
 typedef struct tern_grouped_kernels {
     const char *name;
     size_t block_tokens; // in a block of activations, at most
     size_t few_tokens;   // but a whole batch of up to this many is one block; at least block_tokens
+    size_t tile_tokens;  // from this many on blocks have 16 tokens, and runs of 64; 0: never
+    size_t tile_bytes;   // of scratch for them
     // Narrow codes: out[t * stride + r] = sum over groups g of 64, in order, of
     //     w_scale[r][g] * ((float)(sum in g of value * q) * x_scale[t][g]),
     // each product and sum rounding by itself, the first sum being with 0; plus the old value, if
@@ -79,8 +82,8 @@ typedef struct tern_grouped_kernels {
                      const tern_product *to);
 } tern_grouped_kernels;
 
-// How many tokens a block has where n are multiplied.
-size_t tern_grouped_tokens(const tern_grouped_kernels *k, size_t n);
+// Sets how x, which has n_tokens, lies in memory: runs have 4 columns, or 64.
+void tern_grouped_arrange(const tern_grouped_kernels *k, tern_grouped_rows *x);
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits);
 // A block of m from 16 rows of numbers, n_in apart (-1, 0, 1, 2; in one bit -1, 1), and scales, as
 // F16, n_in / group apart.
@@ -106,7 +109,7 @@ void tern_grouped_pack_wide(const tern_grouped_matrix *m, const tern_grouped_wid
 // The scale and the minimum of a row's group that a column is in; exact.
 float tern_grouped_scale(const tern_grouped_matrix *m, size_t row, size_t column);
 float tern_grouped_minimum(const tern_grouped_matrix *m, size_t row, size_t column);
-size_t tern_grouped_scratch_bytes(const tern_grouped_matrix *m);
+size_t tern_grouped_scratch_bytes(const tern_grouped_kernels *k, const tern_grouped_matrix *m);
 
 // ---- Activations -------------------------------------------------------------------------------
 

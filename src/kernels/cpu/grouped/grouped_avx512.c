@@ -12,11 +12,7 @@
 // ternary/ternary_avx512.c.
 #include "kernels/cpu/grouped/grouped_avx512.h"
 
-enum { TOKENS = 9, AHEAD = 12288 };
-
-GROUPED_INLINE void prefetch(const uint8_t *p) {
-    _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T1);
-}
+enum { TOKENS = 9 };
 
 GROUPED_INLINE __m512 load_scales(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -30,7 +26,7 @@ GROUPED_INLINE __m512i group_2bit(const uint8_t *codes, const int8_t *x, int32_t
 #define FIELD(k) _mm512_and_si512(v, _mm512_set1_epi8((char)(3 << 2 * (k))))
     for (int i = 0; i < 4; i++, codes += 64, x += 16) {
         __m512i v = _mm512_loadu_si512(codes);
-        prefetch(codes);
+        fetch_line(codes);
         x1 = dot_add(x1, FIELD(0), broadcast4(x));
         x4 = dot_add(x4, FIELD(1), broadcast4(x + 4));
         x16 = dot_add(x16, FIELD(2), broadcast4(x + 8));
@@ -49,7 +45,7 @@ GROUPED_INLINE __m512i group_1bit(const uint8_t *codes, const int8_t *x, int32_t
 #define ADD(k)   a##k = dot_add(a##k, FIELD(k), broadcast4(x + 4 * (k)));
     for (int i = 0; i < 2; i++, codes += 64, x += 32) {
         __m512i v = _mm512_loadu_si512(codes);
-        prefetch(codes);
+        fetch_line(codes);
         ADD(0) ADD(1) ADD(2) ADD(3) ADD(4) ADD(5) ADD(6) ADD(7)
     }
 #undef ADD
@@ -68,7 +64,7 @@ GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const uint8_
     __m512 sum = _mm512_setzero_ps(), scale = sum;
     for (size_t g = 0; g < w->n_in / TERN_GROUP; g++, block += bytes) {
         if (group == TERN_GROUP || g % 2 == 0) {
-            prefetch(scales);
+            fetch_line(scales);
             scale = load_scales(scales);
             scales += 32;
         }
@@ -109,7 +105,7 @@ typedef struct tile_args {
 } tile_args;
 
 // Codes of step `s` of 64 bytes: a number of two bits, also of one-bit codes.
-GROUPED_INLINE __m512i step_codes(__m512i v, int s, bool two_bits) {
+GROUPED_INLINE __m512i field_codes(__m512i v, int s, bool two_bits) {
     if (two_bits)
         return _mm512_and_si512(_mm512_srli_epi16(v, 2 * (unsigned)s), _mm512_set1_epi8(3));
     __m512i twice = s == 0 ? _mm512_add_epi8(v, v) : _mm512_srli_epi16(v, (unsigned)s - 1);
@@ -148,15 +144,15 @@ GROUPED_INLINE void tile(const tile_args *g, int n, bool two_bits) {
         EACH_TOKEN(DECLARE)
         for (size_t v = 0; v < bytes; v += 64, a += 64, b += 64) {
             __m512i va = _mm512_loadu_si512(a), vb = _mm512_loadu_si512(b);
-            prefetch(a), prefetch(b);
+            fetch_line(a), fetch_line(b);
 #pragma GCC unroll 8
             for (int s = 0; s < n_steps; s++, x += n * 4) {
-                __m512i wa = step_codes(va, s, two_bits), wb = step_codes(vb, s, two_bits);
+                __m512i wa = field_codes(va, s, two_bits), wb = field_codes(vb, s, two_bits);
                 EACH_TOKEN(MULTIPLY)
             }
         }
         __m512 scale_a = load_scales(scales_a + at), scale_b = load_scales(scales_b + at);
-        prefetch(scales_a + at), prefetch(scales_b + at);
+        fetch_line(scales_a + at), fetch_line(scales_b + at);
         EACH_TOKEN(ADD_UP)
     }
     for (int t = 0; t < n; t++) {

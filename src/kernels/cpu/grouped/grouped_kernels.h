@@ -5,8 +5,8 @@
 #include "kernels/cpu/grouped/grouped.h"
 
 extern const tern_grouped_kernels tern_grouped_kernels_scalar, tern_grouped_kernels_avx2,
-    tern_grouped_kernels_avx512, tern_grouped_kernels_neon, tern_grouped_kernels_dotprod,
-    tern_grouped_kernels_wasm, tern_grouped_kernels_wasm_dot;
+    tern_grouped_kernels_avx512, tern_grouped_kernels_amx, tern_grouped_kernels_neon,
+    tern_grouped_kernels_dotprod, tern_grouped_kernels_wasm, tern_grouped_kernels_wasm_dot;
 
 #define GROUPED_INLINE static inline __attribute__((always_inline))
 
@@ -33,6 +33,7 @@ typedef struct wide_layout {
     size_t code_bytes, unit_bytes;
 } wide_layout;
 wide_layout tern_grouped_wide_layout(const tern_grouped_matrix *m);
+size_t tern_grouped_unpacked_bytes(const tern_grouped_matrix *m, size_t n_in);
 int tern_grouped_wide_number(const tern_grouped_matrix *m, size_t row, size_t column);
 
 // tern_grouped_kernels.multiply for wide codes alone; AVX-512's also takes narrow ones with more

@@ -3,9 +3,13 @@
 #include "kernels/cpu/grouped/grouped_kernels.h"
 
 // Blocks of about one size, since the last takes as long as the others.
-size_t tern_grouped_tokens(const tern_grouped_kernels *k, size_t n) {
-    size_t n_blocks = n <= k->few_tokens ? 1 : (n + k->block_tokens - 1) / k->block_tokens;
-    return n > 0 ? (n + n_blocks - 1) / n_blocks : 1;
+void tern_grouped_arrange(const tern_grouped_kernels *k, tern_grouped_rows *x) {
+    const size_t n = x->n_tokens;
+    const bool in_tiles = k->tile_tokens && n >= k->tile_tokens;
+    const size_t most = in_tiles ? 16 : n <= k->few_tokens ? k->few_tokens : k->block_tokens;
+    const size_t n_blocks = (n + most - 1) / most;
+    x->block = n > 0 ? (n + n_blocks - 1) / n_blocks : 1;
+    x->run = in_tiles ? TERN_GROUP : 4;
 }
 
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits) {
@@ -65,8 +69,11 @@ void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t toke
                             const float *scale, const int32_t *minus) {
     size_t first = token / x->block * x->block, at = token - first;
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
-    int8_t *to = x->q + first * n_in + 4 * at;
-    for (size_t i = 0; i < n_in; i += 4, to += 4 * n) memcpy(to, q + i, 4);
+    int8_t *to = x->q + first * n_in + x->run * at;
+    if (x->run == 4)
+        for (size_t i = 0; i < n_in; i += 4, to += 4 * n) memcpy(to, q + i, 4);
+    else
+        for (size_t i = 0; i < n_in; i += 64, to += 64 * n) memcpy(to, q + i, 64);
     size_t part = first * n_groups * TERN_GROUP_PARTS + at;
     for (size_t g = 0; g < n_groups; g++) {
         x->scale[first * n_groups + g * n + at] = scale[g];
@@ -81,8 +88,9 @@ void tern_grouped_take_token(const tern_grouped_rows *x, size_t n_in, size_t tok
                              const tern_grouped_rows *one) {
     size_t first = token / x->block * x->block, at = token - first;
     size_t n = tern_grouped_min(x->n_tokens - first, x->block), n_groups = n_in / TERN_GROUP;
-    const int8_t *from = x->q + first * n_in + 4 * at;
-    for (size_t i = 0; i < n_in; i += 4, from += 4 * n) memcpy(one->q + i, from, 4);
+    const size_t run = x->run;
+    const int8_t *from = x->q + first * n_in + run * at;
+    for (size_t i = 0; i < n_in; i += run, from += run * n) memcpy(one->q + i, from, run);
     for (size_t g = 0; g < n_groups; g++) one->scale[g] = x->scale[first * n_groups + g * n + at];
     for (size_t i = 0; i < n_groups * TERN_GROUP_PARTS; i++) {
         one->minus[i] = x->minus[first * n_groups * TERN_GROUP_PARTS + i * n + at];

@@ -15,11 +15,11 @@ typedef struct problem {
     int8_t *w;        // [rows up to a block][n_in]
     uint16_t *scales; // [the same][n_in / group]
     uint8_t *data;
-    void *scratch;
     int8_t *q;      // [n_tokens][n_in]
     float *scale;   // [n_tokens][n_in / 64]
     int32_t *minus; // [n_tokens][n_in / 64][7]: the last of seven is read
     tern_grouped_rows x;
+    void *scratch;         // enough for any variant
     float *expected, *out; // [n_tokens][out_stride]
 } problem;
 
@@ -64,6 +64,7 @@ static float expected(const problem *p, size_t t, size_t r) {
 
 static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, size_t n_tokens,
                            bool worst) {
+    tern_cpu_kernels best;
     problem p = {.n_tokens = n_tokens, .out_stride = n_rows + 3};
     size_t n_blocks = (n_rows + 15) / 16, n_groups = n_in / 64;
     p.m = (tern_grouped_matrix){.n_in = n_in,
@@ -76,17 +77,15 @@ static problem problem_new(size_t n_in, size_t group, int bits, size_t n_rows, s
     p.q = array(n_tokens, n_in);
     p.scale = array(n_tokens, n_groups * 4);
     p.minus = array(n_tokens, n_groups * 28);
-    p.x = (tern_grouped_rows){array(n_tokens, n_in),
-                              array(n_tokens, n_groups * 4),
-                              array(n_tokens, n_groups * 28),
-                              array(n_tokens, n_groups * 28),
-                              n_tokens,
-                              1};
+    p.x = (tern_grouped_rows){array(n_tokens, n_in), array(n_tokens, n_groups * 4),
+                              array(n_tokens, n_groups * 28), array(n_tokens, n_groups * 28),
+                              .n_tokens = n_tokens};
     p.expected = array(n_tokens, p.out_stride * 4);
     p.out = array(n_tokens, p.out_stride * 4);
     if (posix_memalign((void **)&p.data, 64, n_blocks * p.m.block_bytes)) abort();
     p.m.data = p.data;
-    p.scratch = array(tern_grouped_scratch_bytes(&p.m), 1);
+    tern_cpu_kernels_select(NULL, &best);
+    p.scratch = array(tern_grouped_scratch_bytes(best.q, &p.m), 1);
     fill_numbers(&p, worst);
     for (size_t b = 0; b < n_blocks; b++)
         tern_grouped_pack(&p.m, p.w + b * 16 * n_in, p.scales + b * 16 * (n_in / group),
@@ -107,7 +106,7 @@ static void problem_free(problem *p) {
 // Rows [first, last), once and added to themselves; others must stay.
 static void check(const tern_grouped_kernels *k, problem *p, size_t first, size_t last) {
     size_t n_groups = p->m.n_in / 64;
-    p->x.block = tern_grouped_tokens(k, p->n_tokens);
+    tern_grouped_arrange(k, &p->x);
     for (size_t t = 0; t < p->n_tokens; t++)
         tern_grouped_put_token(&p->x, p->m.n_in, t, p->q + t * p->m.n_in, p->scale + t * n_groups,
                                p->minus + t * n_groups * 7);
@@ -159,6 +158,7 @@ TEST(grouped_products_are_exact) {
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t n_tokens = 1; n_tokens <= (widths[i] > 200 ? 5 : 25); n_tokens++)
             check_all(widths[i], n_tokens, n_tokens % 5 == 4);
+    for (size_t n_tokens = 26; n_tokens <= 65; n_tokens += 13) check_all(1088, n_tokens, false);
 }
 
 TEST(grouped_products_of_the_greatest_numbers) {

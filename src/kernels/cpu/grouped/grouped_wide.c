@@ -39,10 +39,14 @@ bool tern_grouped_wide_fits(tern_grouped_matrix *m) {
     return true;
 }
 
-size_t tern_grouped_scratch_bytes(const tern_grouped_matrix *m) {
-    // Two blocks: codes, narrow ones, too, of a byte, scales and minima as floats.
-    size_t group = tern_grouped_min(m->group, WIDE_UNIT);
-    return 2 * ROWS * (m->n_in + m->n_in / group * 2 * sizeof(float));
+// A block of rows: codes, narrow ones, too, of a byte, scales and minima as floats.
+size_t tern_grouped_unpacked_bytes(const tern_grouped_matrix *m, size_t n_in) {
+    return ROWS * (n_in + n_in / tern_grouped_min(m->group, WIDE_UNIT) * 2 * sizeof(float));
+}
+
+size_t tern_grouped_scratch_bytes(const tern_grouped_kernels *k, const tern_grouped_matrix *m) {
+    const size_t blocks = 2 * tern_grouped_unpacked_bytes(m, m->n_in);
+    return blocks > k->tile_bytes ? blocks : k->tile_bytes;
 }
 
 // ---- Writing -----------------------------------------------------------------------------------

@@ -13,74 +13,9 @@
 enum {
     TOKENS = 6, // of a tile of 32 rows
     MOST = 9,   // of one of 16
-    AHEAD = 12288,
 };
 
-// How codes lie in a unit: of 4, 5, 6 or 8 bits, of 4 that index a table, or of 1 or 2.
-typedef enum code_kind {
-    CODES_4,
-    CODES_TABLE,
-    CODES_5,
-    CODES_6,
-    CODES_8,
-    CODES_1,
-    CODES_2,
-} code_kind;
-
-static code_kind kind_of(const tern_grouped_matrix *w) {
-    return w->has_table   ? CODES_TABLE
-           : w->bits == 1 ? CODES_1
-           : w->bits == 2 ? CODES_2
-           : w->bits == 4 ? CODES_4
-           : w->bits == 5 ? CODES_5
-           : w->bits == 6 ? CODES_6
-                          : CODES_8;
-}
-
-// (a & 15) | (b & mask)
-GROUPED_INLINE __m512i join(__m512i a, __m512i b, int mask) {
-    a = _mm512_and_si512(a, _mm512_set1_epi8(15));
-    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8((char)mask), 0xF8);
-}
-
-// Bytes shifted up (minus: down) by a constant; bits of neighbours come in.
-GROUPED_INLINE __m512i shift(__m512i v, int up) {
-    return up > 0   ? _mm512_slli_epi16(v, (unsigned)up)
-           : up < 0 ? _mm512_srli_epi16(v, (unsigned)-up)
-                    : v;
-}
-
-// The codes of step i, a constant: four columns of 16 rows.
-GROUPED_INLINE __m512i step_codes(const uint8_t *codes, int i, code_kind kind, __m512i table) {
-    if (kind == CODES_8) return _mm512_loadu_si512(codes + 64 * i);
-    if (kind == CODES_2) {
-        __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 4)), -2 * (i % 4));
-        return _mm512_and_si512(v, _mm512_set1_epi8(3));
-    }
-    if (kind == CODES_1) { // taken twice
-        __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 8)), 1 - i % 8);
-        return _mm512_and_si512(v, _mm512_set1_epi8(2));
-    }
-    const uint8_t *high = codes + WIDE_UNPACKED / 2;
-    __m512i v = shift(_mm512_loadu_si512(codes + 64 * (i / 2)), i % 2 * -4);
-    if (kind == CODES_5)
-        return join(v, shift(_mm512_loadu_si512(high + 64 * (i / 8)), 4 - i % 8), 16);
-    if (kind == CODES_6)
-        return join(v, shift(_mm512_loadu_si512(high + 64 * (i / 4)), 4 - 2 * (i % 4)), 48);
-    v = _mm512_and_si512(v, _mm512_set1_epi8(15));
-    return kind == CODES_TABLE ? _mm512_shuffle_epi8(table, v) : v;
-}
-
-GROUPED_INLINE __m512i load_table(const tern_grouped_matrix *w) {
-    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)w->table));
-}
-
 // ---- One token ---------------------------------------------------------------------------------
-
-// No line is left out: a front, then units.
-GROUPED_INLINE void fetch(const uint8_t *p, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T1);
-}
 
 // kind and n_steps, of a group, are constants.
 GROUPED_INLINE __m512 block_times_one(const tern_grouped_matrix *w, const wide_layout *l,
@@ -390,7 +325,8 @@ static void multiply_many(const product *p, tile_args *t) {
         t->mask_b = rows_left(row + 16, last_row);
         t->a = unpack(w, l, &a, t->n_units, p->scratch);
         if (t->mask_b)
-            t->b = unpack(w, l, &b, t->n_units, p->scratch + tern_grouped_scratch_bytes(w) / 2);
+            t->b =
+                unpack(w, l, &b, t->n_units, p->scratch + tern_grouped_unpacked_bytes(w, w->n_in));
         const uint8_t *next = block + 2 * w->block_bytes;
         for (size_t i = 0; i < x->n_tokens; i += x->block, next += share) {
             size_t n = set_tokens(w, x, i, 0, t);

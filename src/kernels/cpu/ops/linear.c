@@ -157,7 +157,8 @@ static size_t weight_scratch(const tern_plan *p, tern_vid wv) {
     const tern_weight *w = p->weights[wv];
     size_t n_in = (size_t)w->source.n_cols;
     if (w->info.kind == TERN_WEIGHT_TERNARY) return p->device->kernels.t->gemm_scratch_bytes(n_in);
-    if (w->info.kind == TERN_WEIGHT_GROUPED) return tern_grouped_scratch_bytes(&w->grouped);
+    if (w->info.kind == TERN_WEIGHT_GROUPED)
+        return tern_grouped_scratch_bytes(p->device->kernels.q, &w->grouped);
     return float_block_rows(n_in) * n_in * sizeof(float);
 }
 

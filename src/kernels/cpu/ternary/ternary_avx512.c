@@ -451,3 +451,21 @@ const tern_ternary_kernels tern_ternary_kernels_avx512 = {
     .gemm = tern_ternary_gemm_avx512,
     .peak_loop = tern_ternary_peak_loop_avx512,
 };
+
+// Few tokens are multiplied alike.
+const tern_ternary_kernels tern_ternary_kernels_amx = {
+    .name = "amx",
+    .pack_row = pack_row,
+    .repack_row = repack_row,
+    .gemv_tokens = {7, 7},
+    .prepared_bytes = prepared_bytes,
+    .prepare = prepare,
+    .gemv = gemv,
+    .gemm_row_block = TERN_GEMM_ROWS_AVX512,
+    .panels_bytes = tern_ternary_panels_bytes_amx,
+    .make_panels = tern_ternary_make_panels_amx,
+    .gemm_token_block = tern_ternary_gemm_token_block_amx,
+    .gemm_scratch_bytes = tern_ternary_gemm_scratch_bytes_amx,
+    .gemm = tern_ternary_gemm_amx,
+    .peak_loop = tern_ternary_peak_loop_amx,
+};

@@ -62,5 +62,21 @@ size_t tern_ternary_gemm_scratch_bytes_avx512(size_t n_in);
 void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, const tern_i8_rows *x,
                               const void *panels, void *scratch, const tern_product *to);
 uint64_t tern_ternary_peak_loop_avx512(void);
+// Bytes [first, end) of 32 rows from `row` on, as codes [columns / 4][32][4]; first is a multiple
+// of 64. Rows from last_row on repeat the one before.
+typedef struct tern_ternary_piece {
+    size_t row, last_row, first, end;
+} tern_ternary_piece;
+void tern_ternary_unpack_avx512(uint8_t *to, const tern_ternary_matrix *w, tern_ternary_piece p);
+
+// The same for AMX, ternary_gemm_amx.c.
+size_t tern_ternary_gemm_token_block_amx(size_t n_tokens);
+size_t tern_ternary_panels_bytes_amx(size_t n_in, size_t n_tokens);
+void tern_ternary_make_panels_amx(void *panels, const tern_i8_rows *x, size_t n_in,
+                                  size_t first_token, size_t last_token);
+size_t tern_ternary_gemm_scratch_bytes_amx(size_t n_in);
+void tern_ternary_gemm_amx(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *panels,
+                           void *scratch, const tern_product *to);
+uint64_t tern_ternary_peak_loop_amx(void);
 
 #endif

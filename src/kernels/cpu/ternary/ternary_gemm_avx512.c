@@ -93,32 +93,30 @@ TERN_INLINE void load_transposed(__m512i v[16], const tern_ternary_matrix *w, si
     transpose16(v);
 }
 
-// 16 rows from `row` on, to the half block at dst.
-static void unpack_2bit(uint8_t *dst, const tern_ternary_matrix *w, size_t row, size_t last_row) {
+// Bytes [first, end) of 16 rows from `row` on, to the half block at dst.
+static void unpack_2bit(uint8_t *dst, const tern_ternary_matrix *w, tern_ternary_piece p) {
     const __m512i three = _mm512_set1_epi8(3);
-    size_t row_bytes = tern_ternary_row_bytes(TERN_PACK_2BIT, w->n_in);
-    for (size_t at = 0; at < row_bytes; at += 64) {
-        size_t n_bytes = tern_min_size(row_bytes - at, 64);
+    for (size_t at = p.first; at < p.end; at += 64) {
+        size_t n_bytes = tern_min_size(p.end - at, 64);
         __m512i v[16];
-        load_transposed(v, w, row, last_row, at, n_bytes);
+        load_transposed(v, w, p.row, p.last_row, at, n_bytes);
         for (size_t d = 0; d < n_bytes / 4; d++) // dwords 8..15 are the second block's
             for (size_t f = 0; f < 4; f++) {
-                size_t step = at + (d < 8 ? 0 : 32) + f * 8 + d % 8;
+                size_t step = at - p.first + (d < 8 ? 0 : 32) + f * 8 + d % 8;
                 __m512i c = _mm512_srl_epi16(v[d], _mm_cvtsi32_si128(6 - 2 * (int)f));
                 _mm512_store_si512(dst + step * STEP, _mm512_and_si512(c, three));
             }
     }
 }
 
-static void unpack_t5(uint8_t *dst, const tern_ternary_matrix *w, size_t row, size_t last_row) {
+static void unpack_t5(uint8_t *dst, const tern_ternary_matrix *w, tern_ternary_piece p) {
     const tern_t5_table table = tern_t5_load_table();
-    size_t row_bytes = tern_ternary_row_bytes(TERN_PACK_1_6BIT, w->n_in);
-    for (size_t at = 0; at < row_bytes; at += 64) {
-        size_t m = tern_min_size(row_bytes - at, 64);
+    for (size_t at = p.first; at < p.end; at += 64) {
+        size_t m = tern_min_size(p.end - at, 64);
         __m512i v[16];
-        load_transposed(v, w, row, last_row, at, m);
+        load_transposed(v, w, p.row, p.last_row, at, m);
         for (size_t d = 0; d < m / 4; d++) {
-            uint8_t *to = dst + (at / 64 * 80 + d) * STEP;
+            uint8_t *to = dst + ((at - p.first) / 64 * 80 + d) * STEP;
             tern_t5_codes c = tern_t5_unpack(&table, v[d]);
             _mm512_store_si512(to, c.c0);
             _mm512_store_si512(to + m / 4 * STEP, c.c1);
@@ -127,6 +125,11 @@ static void unpack_t5(uint8_t *dst, const tern_ternary_matrix *w, size_t row, si
             _mm512_store_si512(to + 4 * (m / 4) * STEP, c.c4);
         }
     }
+}
+
+void tern_ternary_unpack_avx512(uint8_t *to, const tern_ternary_matrix *w, tern_ternary_piece p) {
+    for (size_t h = 0; h < 2; h++, p.row += 16)
+        (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)(to + h * 64, w, p);
 }
 
 // ---- Products ----------------------------------------------------------------------------------
@@ -201,9 +204,8 @@ void tern_ternary_gemm_avx512(const tern_ternary_matrix *w, const tern_i8_rows *
     for (size_t row = to->first; row < last_row; row += ROWS) {
         size_t n_rows = tern_min_size(last_row - row, ROWS);
         uint32_t stored = n_rows < ROWS ? (1u << n_rows) - 1 : ~0u;
-        for (size_t h = 0; h < 2; h++)
-            (w->packing == TERN_PACK_2BIT ? unpack_2bit : unpack_t5)((uint8_t *)scratch + h * 64, w,
-                                                                     row + h * 16, last_row);
+        const size_t row_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
+        tern_ternary_unpack_avx512(scratch, w, (tern_ternary_piece){row, last_row, 0, row_bytes});
         for (size_t t = 0; t < x->n_tokens; t += block) {
             const uint8_t *ahead = w->data + (row + ROWS) * w->row_bytes; // may be past the end
             const tile_args g = {.w = scratch,

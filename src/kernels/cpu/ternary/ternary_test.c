@@ -2,6 +2,7 @@
 // of rows that begin anywhere.
 #include "kernels/cpu/ternary/ternary_kernels.h"
 #include "base/alloc.h"
+#include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/check_random.h"
 #include "kernels/cpu/check_table.h"
 #include "tests/support/harness.h"
@@ -307,6 +308,17 @@ TEST(ternary_long_rows_do_not_overflow) {
     }
 }
 
+// Without AMX, or under an emulator or a system that does not grant its tiles, nothing above has
+// seen it.
+TEST(ternary_products_in_tiles_are_chosen) {
+    tern_cpu_kernels k;
+    if (!tern_cpu_kernels_select("amx", &k)) test_skip("other machines have AMX");
+    if (strcmp(k.t->name, "amx") != 0)
+        test_skip("this processor has no AMX, or the system does not grant its tiles");
+    CHECK(strcmp(k.name, "avx512 amx") == 0 && strcmp(k.q->name, "amx") == 0);
+    CHECK(tern_cpu_kernels_select("avx512", &k) && strcmp(k.t->name, "avx512") == 0);
+}
+
 // ---- Each kernel of the table ------------------------------------------------------------------
 
 static const tern_ternary_kernels *whole; // the best variant, before a kernel is broken
@@ -363,13 +375,17 @@ static uint64_t broken_peak_loop(void) { return 0; }
     ROW(peak_loop)
 KERNELS_ARE_ALL(tern_ternary_kernels, pack_row, 3, KERNELS); // gemv_tokens, gemm_row_block
 
+// So wide that AMX has scratch for no more than these rows, and tokens for which it needs all of
+// it.
+enum { WIDTH = 6912, ROWS = 97, N_TOKENS = 45 };
+
 static void check_kernels(const tern_ternary_kernels *k) {
-    problem p = problem_new(700, 71, 31);
+    problem p = problem_new(WIDTH, ROWS, N_TOKENS);
     fill(&p, RANDOM);
-    check_packers(k, p.weights, 700);
+    check_packers(k, p.weights, WIDTH);
     for (int packing = 0; packing < 2; packing++) {
-        check_gemv(k, &p, (tern_packing)packing, 0, 71);
-        check_gemm(k, &p, (tern_packing)packing, 0, 71);
+        check_gemv(k, &p, (tern_packing)packing, 0, ROWS);
+        check_gemm(k, &p, (tern_packing)packing, 0, ROWS);
     }
     RIGHT(k->peak_loop() > 0, "%s: nothing was multiplied", k->name);
     problem_free(&p);
@@ -380,11 +396,12 @@ static bool is_used(size_t member) {
     switch (member) {
     case offsetof(tern_ternary_kernels, prepared_bytes):
     case offsetof(tern_ternary_kernels, prepare):
-        return whole->prepared_bytes(TERN_PACK_2BIT, 700, 31) > 0;
+        return whole->prepared_bytes(TERN_PACK_2BIT, WIDTH, N_TOKENS) > 0;
     case offsetof(tern_ternary_kernels, panels_bytes):
-    case offsetof(tern_ternary_kernels, make_panels): return whole->panels_bytes(700, 31) > 0;
+    case offsetof(tern_ternary_kernels, make_panels):
+        return whole->panels_bytes(WIDTH, N_TOKENS) > 0;
     case offsetof(tern_ternary_kernels, gemm_scratch_bytes):
-        return whole->gemm_scratch_bytes(700) > 0;
+        return whole->gemm_scratch_bytes(WIDTH) > 0;
     default: return true;
     }
 }
