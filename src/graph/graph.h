@@ -65,7 +65,8 @@ typedef struct tern_value {
     bool on_host;     // so large a table that a device with its own memory is sent only rows of it
     bool is_matrix;   // multiplied from the right: [n_out, n_in] in rows and cols
     bool is_coded;    // in training: decoded wherever it is read, from its file's type or bfloat16
-    int32_t parts;    // number of stacked matrices; each row reads a few of them; 0: one
+    uint64_t codes_bytes; // of a frozen one that is_coded, on its device
+    int32_t parts;        // number of stacked matrices; each row reads a few of them; 0: one
     // States
     tern_state_kind state;
     int32_t window; // positional: how many positions back are ever read; 0: all

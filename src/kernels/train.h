@@ -20,7 +20,7 @@
 #ifndef TERN_KERNELS_TRAIN_H
 #define TERN_KERNELS_TRAIN_H
 
-#include "graph/graph.h"
+#include "kernels/backend.h"
 
 typedef struct tern_trainer_device tern_trainer_device;
 typedef struct tern_train_array tern_train_array; // numbers on the device
@@ -40,6 +40,11 @@ typedef struct tern_trainer_desc {
 typedef struct tern_train_codes {
     void (*decode)(const void *ctx, size_t row, float *room, float *out);
     const void *ctx;
+    uint64_t bytes; // in the file
+    // For devices that decode themselves: the matrix as its file has it; ternarize: it is ternary.
+    // NULL: only decode knows its numbers. row_of: which of its rows a row is; NULL: the same.
+    const tern_weight_source *source;
+    size_t (*row_of)(const void *ctx, size_t row);
 } tern_train_codes;
 #define TERN_TRAIN_ROOM(n_cols) (3 * (n_cols) + 512)
 
@@ -92,9 +97,13 @@ typedef struct tern_train_backend {
                                tern_error *err);
     tern_status (*array_new)(tern_trainer_device *d, uint64_t n, tern_train_array **out,
                              tern_error *err);
-    // The same for a weight that is_coded: only programs read it. NULL: the device has none.
+    // The same for a weight that is_coded: only programs read it. 0 bytes: the device cannot, and
+    // its array is of floats.
+    tern_status (*codes_bytes)(const tern_trainer_device *d, const tern_train_codes *codes,
+                               uint64_t *bytes, tern_error *err);
     tern_status (*array_of_codes)(tern_trainer_device *d, const tern_train_codes *codes,
                                   tern_train_array **out, tern_error *err);
+    bool copies_codes; // the caller's are not needed after that
     // Zeros in bfloat16, for a matrix that is_coded and trained. write rounds to the nearest; a
     // step of an optimizer rounds up or down at random, so that the mean is the number itself: with
     // bits of batch seed, step, the weight's name and index alone. NULL: the device has none.

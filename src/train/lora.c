@@ -11,11 +11,11 @@
 // where the length |...| is a constant for the gradient, as in the paper's section 4.3.
 //
 // The base is computed as in inference: the same passes insert the adapter and lower the linears,
-// so that those with ternary weights read quantized activations. On the CPU its matrices stay as
-// the file has them, mapped where files can be, and their rows are decoded wherever they are
-// multiplied (QLoRA, arXiv:2305.14314): master weights are rounded there, and a Hugging Face
-// folder's rows put in GGUF's order, in which the adapter is written. Elsewhere this is done once,
-// to floats.
+// so that those with ternary weights read quantized activations. Its matrices stay as the file has
+// them, mapped where files can be, or in a GPU's form of the same codes, and their rows are decoded
+// wherever they are multiplied (QLoRA, arXiv:2305.14314): master weights are rounded there, and a
+// Hugging Face folder's rows put in GGUF's order, in which the adapter is written. What a GPU has
+// no form for is decoded once, to floats.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,11 +133,6 @@ float tern_lora_scale(const tern_train_desc *d) {
     return d->lora_alpha / (d->rslora ? sqrtf(rank) : rank);
 }
 
-tern_status tern_lora_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                            tern_error *err) {
-    return tern_frozen_bytes(&t->base->frozen, v, bytes, err);
-}
-
 const tern_file *tern_lora_file(const tern_lora_base *b) { return b->file; }
 uint32_t tern_lora_base_sum(const tern_lora_base *b) { return b->frozen.sum; }
 
@@ -192,19 +187,57 @@ static tern_status find_kinds(tern_frozen *f, const tern_graph *g, tern_weight_k
     return TERN_OK;
 }
 
-static void keep_codes(tern_graph *g) {
-    for (size_t i = 0; i < g->n_values; i++) {
-        tern_value *v = &g->values[i];
-        v->is_coded =
-            is_base(v) && (v->is_matrix || v->is_table) && tern_graph_decodes(g, (tern_vid)i);
-    }
+// For a device, whose threads read rows at once.
+static void decode_row(const void *ctx, size_t row, float *room, float *out) {
+    tern_weight_rows_read_in(ctx, (int64_t)row, room, out);
 }
 
-tern_status tern_frozen_bytes(const tern_frozen *f, const tern_value *v, uint64_t *bytes,
+static size_t row_of(const void *ctx, size_t row) {
+    const tern_weight_rows *r = ctx;
+    return (size_t)tern_order_source(&r->moves.rows, (int64_t)row, true);
+}
+
+// Rows in another order are still the file's; other numbers or columns are not.
+static tern_train_codes codes_of(const tern_weight_rows *r, const tern_ternary_kind *kind,
+                                 tern_weight_source *room) {
+    const tern_matrix m = tern_tensor_matrix(&r->tensor);
+    const bool other =
+        r->moves.columns.a || r->change || (r->from->factors && r->from->arch->folded);
+    *room = (tern_weight_source){.name = r->name,
+                                 .type = m.type,
+                                 .data = m.data,
+                                 .bytes = r->tensor.bytes,
+                                 .n_rows = m.n_rows,
+                                 .n_cols = m.n_cols,
+                                 .scale = m.scale,
+                                 .ternarize = kind->is_ternary && tern_dtype_is_float(m.type)};
+    return (tern_train_codes){.decode = decode_row,
+                              .ctx = r,
+                              .bytes = r->tensor.bytes,
+                              .source = other ? NULL : room,
+                              .row_of = r->moves.rows.a ? row_of : NULL};
+}
+
+static tern_status find_codes(const tern_trainer *t, tern_frozen *f, tern_value *v,
+                              const tern_ternary_kind *kind, tern_error *err) {
+    tern_weight_rows r;
+    tern_weight_source source;
+    tern_status status = tern_weight_rows_open(&r, f, v, err);
+    const tern_train_codes codes = codes_of(&r, kind, &source);
+    if (status == TERN_OK)
+        status = t->backend->codes_bytes(t->device, &codes, &v->codes_bytes, err);
+    tern_weight_rows_close(&r);
+    v->is_coded = v->codes_bytes > 0;
+    return status;
+}
+
+static tern_status keep_codes(const tern_trainer *t, tern_frozen *f, tern_graph *g,
                               tern_error *err) {
-    tern_tensor x;
-    TERN_TRY(tern_arch_weight(f->file, f->arch, v, &x, err));
-    *bytes = x.bytes;
+    for (size_t i = 0; i < g->n_values; i++) {
+        tern_value *v = &g->values[i];
+        if (is_base(v) && (v->is_matrix || v->is_table) && tern_graph_decodes(g, (tern_vid)i))
+            TERN_TRY(find_codes(t, f, v, &f->kinds[i], err));
+    }
     return TERN_OK;
 }
 
@@ -226,7 +259,7 @@ tern_status tern_frozen_lower(const tern_trainer *t, tern_frozen *f, tern_graph 
                              : tern_fail_memory(err, g->n_values * sizeof *f->coded);
     if (status == TERN_OK) status = find_kinds(f, g, lowered, err);
     if (status == TERN_OK) status = tern_pass_lower(g, lowered, err);
-    if (status == TERN_OK && t->backend->array_of_codes) keep_codes(g);
+    if (status == TERN_OK) status = keep_codes(t, f, g, err);
     tern_free(lowered);
     return status;
 }
@@ -247,11 +280,6 @@ tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err) {
 }
 
 // ---- The base's weights ------------------------------------------------------------------------
-
-// For a device, whose threads read rows at once.
-static void decode_row(const void *ctx, size_t row, float *room, float *out) {
-    tern_weight_rows_read_in(ctx, (int64_t)row, room, out);
-}
 
 // Checks all rows, and writes them to the slot's array unless they stay as they are.
 static tern_status write_rows(tern_trainer *t, const tern_slot *s, tern_weight_rows *r,
@@ -289,8 +317,10 @@ tern_status tern_frozen_load(tern_trainer *t, tern_frozen *f, const tern_graph *
     }
     if (status == TERN_OK && s->codes_bytes) {
         tern_blob_drop(&r->tensor.data); // a look at all of it need not stay resident
-        const tern_train_codes codes = {.decode = decode_row, .ctx = r};
-        return t->backend->array_of_codes(t->device, &codes, &s->array, err);
+        tern_weight_source source;
+        const tern_train_codes codes = codes_of(r, &f->kinds[w], &source);
+        status = t->backend->array_of_codes(t->device, &codes, &s->array, err);
+        if (status == TERN_OK && !t->backend->copies_codes) return TERN_OK;
     }
     tern_weight_rows_close(r);
     *r = (tern_weight_rows){0};

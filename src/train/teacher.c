@@ -116,13 +116,6 @@ tern_status tern_teacher_load(tern_trainer *t, tern_error *err) {
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.teacher);
 }
 
-tern_status tern_teacher_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                               tern_error *err) {
-    tern_value own = *v;
-    snprintf(own.name, sizeof own.name, "%s", v->name + sizeof TERN_TEACHER - 1);
-    return tern_frozen_bytes(&t->teacher->frozen, &own, bytes, err);
-}
-
 void tern_teacher_describe(const tern_trainer *t, tern_strbuf *out) {
     const tern_teacher *h = t->teacher;
     tern_strbuf_puts(out, ",\"teacher\":\"");

@@ -30,12 +30,12 @@ static tern_status load_value(pass *p, tern_vid v, tern_error *err) {
     const tern_value *value = &p->graph.values[v];
     bool has_array = value->kind == TERN_VALUE_WEIGHT || value->kind == TERN_VALUE_STATE;
     if (!has_array || p->arrays[v]) return TERN_OK;
-    tern_slot s = {
-        .name = value->name, .n_rows = (uint64_t)value->rows, .n_cols = (uint64_t)value->cols};
+    tern_slot s = {.name = value->name,
+                   .n_rows = (uint64_t)value->rows,
+                   .n_cols = (uint64_t)value->cols,
+                   .codes_bytes = value->codes_bytes};
     tern_status status = TERN_OK;
-    if (value->is_coded)
-        status = tern_frozen_bytes(&h->frozen, value, &s.codes_bytes, err);
-    else
+    if (!s.codes_bytes)
         status = t->backend->array_new(t->device, s.n_rows * s.n_cols, &s.array, err);
     if (status == TERN_OK && value->kind == TERN_VALUE_WEIGHT)
         status = tern_frozen_load(t, &h->frozen, &h->graph, v, &s, err);
@@ -59,9 +59,8 @@ static tern_status check_memory(const pass *p, tern_error *err) {
         const tern_value *x = &p->graph.values[v];
         if (x->kind != TERN_VALUE_WEIGHT && x->kind != TERN_VALUE_STATE) continue;
         uint64_t n = (uint64_t)x->rows * (uint64_t)x->cols;
-        TERN_TRY(x->is_coded ? tern_frozen_bytes(&t->teacher->frozen, x, &bytes, err)
-                             : backend->array_bytes(t->device, n, &bytes, err));
-        all += bytes;
+        if (!x->is_coded) TERN_TRY(backend->array_bytes(t->device, n, &bytes, err));
+        all += x->is_coded ? x->codes_bytes : bytes;
     }
     if (available == 0 || all <= available) return TERN_OK;
     return tern_fail(err, TERN_ERR_MEMORY,

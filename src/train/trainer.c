@@ -133,12 +133,6 @@ static bool is_sum(const tern_value *v) {
            strcmp(v->name, "agreement") == 0;
 }
 
-static tern_status codes_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                               tern_error *err) {
-    return tern_value_is_teacher(v) ? tern_teacher_bytes(t, v, bytes, err)
-                                    : tern_lora_bytes(t, v, bytes, err);
-}
-
 static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *err) {
     if (tern_array_reserve(TERN_MEM_GRAPH, &t->slots, &t->slots_capacity, t->n_slots, 1) != 0)
         return tern_fail_memory(err, sizeof *t->slots);
@@ -148,13 +142,14 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                      .n_cols = (uint64_t)v->cols,
                      .n_parts = v->parts > 1 ? (uint64_t)v->parts : 1,
                      .is_weight = v->kind == TERN_VALUE_WEIGHT,
-                     .is_matrix = v->is_matrix || v->is_table};
+                     .is_matrix = v->is_matrix || v->is_table,
+                     .codes_bytes = v->codes_bytes};
     s->is_kept = s->is_weight ? !tern_value_is_teacher(v) && !tern_tensor_is_sign(v->name) &&
                                     (!t->base || tern_lora_is_trained(v))
                               : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
                                     is_sum(v);
     t->n_slots++;
-    return v->is_coded ? codes_bytes(t, v, &s->codes_bytes, err) : TERN_OK;
+    return TERN_OK;
 }
 
 static bool has_array(const tern_value *v) {

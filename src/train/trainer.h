@@ -321,9 +321,6 @@ tern_train_info tern_plan_info(const tern_trainer *t);
 // Lowers its graph as inference does, and says which matrices stay in the file's types.
 tern_status tern_frozen_lower(const tern_trainer *t, tern_frozen *f, tern_graph *g,
                               tern_error *err);
-// What such a matrix takes.
-tern_status tern_frozen_bytes(const tern_frozen *f, const tern_value *v, uint64_t *bytes,
-                              tern_error *err);
 // Fills the slot with the numbers of weight w.
 tern_status tern_frozen_load(tern_trainer *t, tern_frozen *f, const tern_graph *g, tern_vid w,
                              tern_slot *s, tern_error *err);
@@ -338,9 +335,6 @@ void tern_teacher_close(tern_teacher *teacher); // NULL is allowed
 tern_status tern_teacher_join(tern_trainer *t, tern_graph *g, tern_error *err);
 // Fills its slots, before anything is compiled.
 tern_status tern_teacher_load(tern_trainer *t, tern_error *err);
-// What a matrix takes in the file that its graph says stays so.
-tern_status tern_teacher_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                               tern_error *err);
 // Appends its part of the run's identity.
 void tern_teacher_describe(const tern_trainer *t, tern_strbuf *out);
 
@@ -422,9 +416,6 @@ const tern_file *tern_lora_file(const tern_lora_base *base);
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
 // Whether this weight is trained, as part of the adapter.
 bool tern_lora_is_trained(const tern_value *v);
-// What a matrix takes in the file that its graph says stays so.
-tern_status tern_lora_bytes(const tern_trainer *t, const tern_value *v, uint64_t *bytes,
-                            tern_error *err);
 // Fills the frozen slots, before anything is compiled; then A and B.
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
 tern_status tern_lora_init(tern_trainer *t, tern_error *err);

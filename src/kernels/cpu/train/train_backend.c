@@ -66,6 +66,13 @@ static tern_status array_new(tern_trainer_device *d, uint64_t n, tern_train_arra
     return TERN_OK;
 }
 
+static tern_status codes_bytes(const tern_trainer_device *d, const tern_train_codes *codes,
+                               uint64_t *bytes, tern_error *err) {
+    (void)d, (void)err;
+    *bytes = codes->bytes;
+    return TERN_OK;
+}
+
 static tern_status array_of_codes(tern_trainer_device *d, const tern_train_codes *codes,
                                   tern_train_array **out, tern_error *err) {
     *out = tern_alloc(TERN_MEM_GRAPH, sizeof **out);
@@ -274,6 +281,7 @@ const tern_train_backend tern_train_cpu = {
     .describe = device_describe,
     .array_bytes = array_bytes,
     .array_new = array_new,
+    .codes_bytes = codes_bytes,
     .array_of_codes = array_of_codes,
     .array_new_bf16 = cpu_train_array_new_bf16,
     .array_free = array_free,

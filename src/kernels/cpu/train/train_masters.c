@@ -23,7 +23,7 @@ tern_status cpu_train_array_new_bf16(tern_trainer_device *d, uint64_t n_rows, ui
     tern_train_array *a = *out = tern_alloc(TERN_MEM_GRAPH, sizeof *a);
     if (!a) return tern_fail_memory(err, sizeof *a);
     *a = (tern_train_array){.device = d, .n = n_rows * n_cols, .n_cols = n_cols};
-    a->codes = (tern_train_codes){decode_row, a};
+    a->codes = (tern_train_codes){.decode = decode_row, .ctx = a};
     a->halves = tern_alloc_array(TERN_MEM_WEIGHTS, a->n, sizeof *a->halves);
     if (a->halves) return TERN_OK;
     uint64_t bytes = a->n * sizeof *a->halves;

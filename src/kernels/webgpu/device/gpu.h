@@ -51,6 +51,10 @@ typedef struct gpu_pipeline {
     int n_constants;
 } gpu_pipeline;
 
+static inline void gpu_set(gpu_pipeline *p, const char *name, double value) {
+    p->constants[p->n_constants++] = (gpu_constant){name, value};
+}
+
 // One that may be needed: the library compiles on threads of its own and calls back.
 typedef struct gpu_compiled {
     gpu_pipeline what;
@@ -321,6 +325,8 @@ static inline uint64_t gpu_tile_bytes(gpu_codes c, int64_t n_cols) {
     uint64_t front = c.super ? (uint64_t)n_cols / c.super : 0;
     return n * c.bits / 8 + (blocks * gpu_wide_scale_words(c) + front) * GPU_TILE_ROWS * 4;
 }
+// The parameters of codes.wgsl, or of wide_codes.wgsl.
+void gpu_set_codes(gpu_pipeline *p, gpu_codes c);
 static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {
     return gpu_round((uint64_t)(n_cols + n_cols / 16), 16);
 }
@@ -351,6 +357,9 @@ tern_status gpu_weight_bind_poll(tern_device *d, tern_weight *w, uint64_t *left,
 // Reads a weight back and compares it with the file.
 tern_status gpu_weight_verify(tern_device *d, const tern_weight *w, const tern_weight_source *s,
                               tern_weight_check *out, tern_error *err);
+// What tiles of it take, which have the numbers of the file to the bit; 0: it gets none.
+// is_ternary: as tern_ternary_find says.
+uint64_t gpu_tiles_bytes(const tern_device *d, const tern_weight_source *s, bool is_ternary);
 void gpu_weight_unbind(tern_device *d, tern_weight *w);
 void gpu_weight_info(const tern_weight *w, tern_weight_info *info);
 

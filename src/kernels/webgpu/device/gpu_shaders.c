@@ -71,6 +71,8 @@ const char *const *gpu_shader_base(const char *file) {
         {"wide_gemm_matrix", {"wide_codes", "gemm", "wide_tile", "gemm_groups"}},
         {"wide_head_copy", {"wide_codes", "wide_chain", "head_bound", "head_copy"}},
         {"train_attention_matrix", {"attention_sums", "train_attention_units"}},
+        {"train_decode", {"codes", "train_decode_rows"}},
+        {"train_decode_wide", {"wide_codes", "train_decode_rows"}},
         {"train_grad_kv_matrix", {"attention_sums", "train_attention_units"}},
         {"train_grad_q_matrix", {"attention_sums", "train_attention_units"}},
         {"wide_head_exact", {"wide_codes", "wide_chain"}},

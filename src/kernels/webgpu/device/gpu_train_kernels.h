@@ -6,6 +6,8 @@
     ROW(GPU_TRAIN_GEMM, "train_gemm", "gemm", "rrw")                                               \
     ROW(GPU_TRAIN_GEMM_MATRIX, "train_gemm_matrix", "gemm", "rrw")                                 \
     ROW(GPU_TRAIN_HADAMARD, "hadamard", "hadamard", "wrw")                                         \
+    ROW(GPU_TRAIN_DECODE, "train_decode", "decode", "rrw")                                         \
+    ROW(GPU_TRAIN_DECODE_WIDE, "train_decode_wide", "decode", "rrw")                               \
     ROW(GPU_TRAIN_NORM, "train_rows", "rms_norm", "rr--w")                                         \
     ROW(GPU_TRAIN_QUANTIZE, "train_rows", "quantize", "r---w")                                     \
     ROW(GPU_TRAIN_NORM_QUANTIZE, "train_rows", "norm_quantize", "rr--w")                           \

@@ -94,6 +94,13 @@ static uint64_t slab_bytes_of(const tern_device *d, const tern_weight_source *s,
     return in_slabs(s) ? matrix_bytes(d, t ? t->wide.codes : ternary, s) : 0;
 }
 
+#ifndef TERN_NO_TRAINING
+uint64_t gpu_tiles_bytes(const tern_device *d, const tern_weight_source *s, bool is_ternary) {
+    tiling t = {.wide.codes = ternary};
+    return is_ternary || find_tiling(d, s, &t) ? matrix_bytes(d, t.wide.codes, s) : 0;
+}
+#endif
+
 // All matrices are known beforehand, so slabs are made exactly as large as needed.
 tern_status gpu_tune(tern_device *d, const tern_weight_source *sources, size_t n, tern_error *err) {
     (void)err;

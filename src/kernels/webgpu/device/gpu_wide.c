@@ -27,6 +27,26 @@ bool gpu_wide_find(const tern_weight_source *s, gpu_wide *out) {
     return true;
 }
 
+// ---- Reading -----------------------------------------------------------------------------------
+
+static void set_wide_codes(gpu_pipeline *p, gpu_codes c) {
+    gpu_set(p, "BITS", c.bits);
+    gpu_set(p, "PARTS", (double)gpu_wide_parts(c));
+    if (c.super) gpu_set(p, "SUPER", c.super);
+    if (c.has_minima) gpu_set(p, "MINIMA", 1);
+    if (c.has_minima) gpu_set(p, "OFFSET", gpu_wide_offset(c));
+    if (c.is_bf16) gpu_set(p, "BF16", 1);
+}
+
+void gpu_set_codes(gpu_pipeline *p, gpu_codes c) {
+    if (gpu_is_wide(c)) {
+        set_wide_codes(p, c);
+        return;
+    }
+    if (c.group) gpu_set(p, "GROUP", c.group);
+    if (c.bits && c.bits != 2) gpu_set(p, "BITS", c.bits);
+}
+
 // ---- Writing -----------------------------------------------------------------------------------
 
 bool gpu_wide_row_open(gpu_wide_row *r, const gpu_wide *w, int64_t n_cols) {

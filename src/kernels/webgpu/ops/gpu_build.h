@@ -21,7 +21,7 @@ static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu
 }
 
 static inline void set(gpu_dispatch *d, const char *name, double value) {
-    d->what.constants[d->what.n_constants++] = (gpu_constant){name, value};
+    gpu_set(&d->what, name, value);
 }
 
 static inline void bind(gpu_dispatch *d, gpu_binding b) { d->bindings[d->n_bindings++] = b; }
@@ -121,24 +121,8 @@ static inline bool same_codes(const tern_weight *a, const tern_weight *b) {
            c->super == o->super && c->has_minima == o->has_minima && c->is_bf16 == o->is_bf16;
 }
 
-// The parameters of wide_codes.wgsl.
-static inline void set_wide_codes(gpu_dispatch *d, gpu_codes c) {
-    set(d, "BITS", c.bits);
-    set(d, "PARTS", (double)gpu_wide_parts(c));
-    if (c.super) set(d, "SUPER", c.super);
-    if (c.has_minima) set(d, "MINIMA", 1);
-    if (c.has_minima) set(d, "OFFSET", gpu_wide_offset(c));
-    if (c.is_bf16) set(d, "BF16", 1);
-}
-
-// The parameters of codes.wgsl, or of wide_codes.wgsl.
 static inline void set_codes(gpu_dispatch *d, const tern_weight *w) {
-    if (gpu_is_wide(w->codes)) {
-        set_wide_codes(d, w->codes);
-        return;
-    }
-    if (w->codes.group) set(d, "GROUP", w->codes.group);
-    if (w->codes.bits && w->codes.bits != 2) set(d, "BITS", w->codes.bits);
+    gpu_set_codes(&d->what, w->codes);
 }
 
 // How many matrices from `first` on can be one dispatch.

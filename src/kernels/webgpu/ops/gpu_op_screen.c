@@ -120,7 +120,7 @@ static void set_rows(const tern_weight *w, gpu_dispatch *d) {
         set_form(w, d);
         return;
     }
-    set_wide_codes(d, w->codes);
+    set_codes(d, w);
     set(d, "BLOCKS", (double)gpu_blocks(w->n_cols));
 }
 

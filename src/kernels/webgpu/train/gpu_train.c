@@ -70,6 +70,8 @@ tern_status gpu_train_array_new(tern_trainer_device *d, uint64_t n, tern_train_a
 void gpu_train_array_free(tern_train_array *a) {
     if (!a) return;
     gpu_buffer_free(a->device->gpu, GPU_USE_WEIGHTS, a->buffer);
+    gpu_buffer_free(a->device->gpu, GPU_USE_WEIGHTS, a->order);
+    gpu_weight_unbind(a->device->gpu, a->weight);
     tern_free(a);
 }
 
@@ -132,6 +134,9 @@ const tern_train_backend tern_train_webgpu = {
     .describe = gpu_train_describe,
     .array_bytes = gpu_train_array_bytes,
     .array_new = gpu_train_array_new,
+    .codes_bytes = gpu_train_codes_bytes,
+    .array_of_codes = gpu_train_array_of_codes,
+    .copies_codes = true,
     .array_free = gpu_train_array_free,
     .write = gpu_train_write,
     .read = gpu_train_read,

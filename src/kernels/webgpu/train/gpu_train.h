@@ -2,6 +2,7 @@
 //
 //   gpu_train.c       the device, its arrays, reading and writing
 //   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
+//   gpu_train_codes.c frozen matrices as codes
 //   gpu_train_ops.c   the dispatches of each op; gpu_train_attention.c those of attention,
 //                     gpu_train_mixture.c those of experts, gpu_train_scan.c those of states
 //   gpu_train_run.c   running a batch
@@ -28,6 +29,11 @@ struct tern_train_array {
     tern_trainer_device *device;
     wgpu_buffer buffer;
     uint64_t n;
+    // Of codes, instead: in a form of inference. order: which of its rows each row is; NULL: the
+    // same.
+    tern_weight *weight;
+    wgpu_buffer order;
+    bool is_bf16; // GPU_FORM_F16 has those bits
 };
 
 // A number of workgroups: n, times the tokens of the run / `each` rounded up where each is not 0.
@@ -44,6 +50,7 @@ typedef struct gpu_train_step {
     gpu_compiled *pipeline;
     wgpu_group group;
     wgpu_buffer buffers[GPU_BINDINGS]; // in the order of the kernel's, without the unused
+    uint64_t offsets[GPU_BINDINGS];
     int n_buffers;
     gpu_count grid[3];
     double flops; // of a product, for each token
@@ -81,7 +88,8 @@ struct tern_program {
     tern_rope_list ropes;
     wgpu_buffer *angles; // by rope
     gpu_train_step *steps;
-    size_t n_steps;
+    size_t n_steps, steps_capacity;
+    wgpu_buffer decoded; // rows of a matrix that stays as codes; NULL: there is none
     uint64_t bytes;
     bool is_plan;                   // no buffers are made, their bytes are counted
     int32_t *host;                  // rows of a run on their way to the device
@@ -97,8 +105,8 @@ tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
                               tern_train_array *const *arrays, int32_t n_rows, int32_t n_span,
                               tern_program **out, tern_error *err);
 void gpu_train_program_free(tern_program *p);
-// A buffer for data that lives no longer than the steps of one op: the same for the same use (1, 2)
-// and size.
+// A buffer for data that lives no longer than the steps of one op: the same for the same use (1, 2;
+// 3: p->decoded) and size.
 tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
                               tern_error *err);
 // Most rows of a value with as many as tokens, or as a piece has.
@@ -114,6 +122,24 @@ static inline uint64_t gpu_train_stride(int64_t n_cols) { return gpu_round((uint
 #define GPU_TRAIN_STEPS 8 // of a node at most
 // Appends the steps of a node.
 tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *err);
+
+// ---- gpu_train_codes.c -------------------------------------------------------------------------
+
+tern_status gpu_train_codes_bytes(const tern_trainer_device *d, const tern_train_codes *codes,
+                                  uint64_t *bytes, tern_error *err);
+tern_status gpu_train_array_of_codes(tern_trainer_device *d, const tern_train_codes *codes,
+                                     tern_train_array **out, tern_error *err);
+// Of p->decoded; 0: the program reads no codes.
+uint64_t gpu_train_decoded_bytes(const tern_program *p);
+// Most steps of a node that decode.
+size_t gpu_train_decoding_steps(const tern_program *p, const tern_node *n);
+// Rows of w that a product takes at once: all, unless w is coded.
+uint64_t gpu_train_stripe(const tern_program *p, tern_vid w);
+// The step that decodes n rows from `first` on to p->decoded.
+void gpu_train_add_decoded(tern_program *p, tern_vid w, uint64_t first, uint64_t n);
+// For ops other than products and lookups: their coded inputs are decoded, and become p->decoded.
+void gpu_train_decode_inputs(tern_program *p, const tern_node *n);
+void gpu_train_add_embed_of_codes(tern_program *p, const tern_node *n);
 
 // ---- gpu_train.c -------------------------------------------------------------------------------
 

@@ -36,7 +36,8 @@ typedef struct product {
     bool a_by_k, b_by_k, adds;
     uint64_t lda, ldb, ldc; // in vec4
     wgpu_buffer a, b, c;
-    double flops; // a token
+    uint64_t a_from, c_from; // columns
+    double flops;            // a token
 } product;
 
 static gpu_train_step *add_gemm(tern_program *p, const product *f) {
@@ -57,25 +58,38 @@ static gpu_train_step *add_gemm(tern_program *p, const product *f) {
     bind(s, f->a);
     bind(s, f->b);
     bind(s, f->c);
+    s->offsets[0] = f->a_from * sizeof(float);
+    s->offsets[2] = f->c_from * sizeof(float);
     return s;
 }
 
-// y = x W^T, or dx = dy W.
-static void add_product(tern_program *p, const tern_node *n) {
-    bool back = n->op == TERN_OP_LINEAR_GRAD_X;
+// y = x W^T, or dx = dy W: with some rows of W, which are columns of y, or a part of the reduction.
+static void add_product_of_rows(tern_program *p, const tern_node *n, uint64_t first,
+                                uint64_t count) {
+    bool back = n->op == TERN_OP_LINEAR_GRAD_X, coded = p->g.values[n->in[1]].is_coded;
     tern_vid x = n->in[0], w = n->in[1], y = n->out[0];
-    product f = {.n = (uint64_t)cols(p, y),
-                 .k = (uint64_t)cols(p, x),
+    product f = {.n = back ? (uint64_t)cols(p, y) : count,
+                 .k = back ? count : (uint64_t)cols(p, x),
                  .b_by_k = back,
-                 .adds = back && n->n_in > 2,
+                 .adds = back && (n->n_in > 2 || first > 0),
                  .lda = stride4(p, x),
                  .ldb = stride4(p, w),
                  .ldc = stride4(p, y),
                  .a = p->buffers[x],
-                 .b = p->buffers[w],
+                 .b = coded ? p->decoded : p->buffers[w],
                  .c = p->buffers[y],
-                 .flops = 2.0 * (double)n_numbers(p, w)};
+                 .a_from = back ? first : 0,
+                 .c_from = back ? 0 : first,
+                 .flops = 2.0 * (double)count * (double)cols(p, w)};
+    if (coded) gpu_train_add_decoded(p, w, first, count);
     set(add_gemm(p, &f), "CHUNK", 1 << 30);
+}
+
+static void add_product(tern_program *p, const tern_node *n) {
+    const uint64_t n_rows = (uint64_t)p->g.values[n->in[1]].rows;
+    const uint64_t each = gpu_train_stripe(p, n->in[1]);
+    for (uint64_t first = 0; first < n_rows; first += each)
+        add_product_of_rows(p, n, first, n_rows - first < each ? n_rows - first : each);
 }
 
 // dW += dy^T x
@@ -373,6 +387,10 @@ static tern_status add_bias_gradient(tern_program *p, const tern_node *n, tern_e
 }
 
 static void add_embed(tern_program *p, const tern_node *n) {
+    if (p->g.values[n->in[1]].is_coded) {
+        gpu_train_add_embed_of_codes(p, n);
+        return;
+    }
     uint64_t cols4 = stride4(p, n->out[0]);
     gpu_train_step *s = add(p, GPU_TRAIN_EMBED, fixed(groups(16 * cols4, 256)), each(16));
     set(s, "COLS4", (double)cols4);
@@ -588,7 +606,7 @@ static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_
     for (int i = 0; i < n->n_in; i++) {
         const tern_value *v = &p->g.values[n->in[i]];
         bool is_array = v->kind == TERN_VALUE_WEIGHT || v->kind == TERN_VALUE_STATE;
-        if (is_array && !p->buffers[n->in[i]] && !p->is_plan)
+        if (is_array && !p->buffers[n->in[i]] && !p->is_plan && !v->is_coded)
             return tern_fail(err, TERN_ERR_ARGUMENT, "there is no array for %s", v->name);
         int64_t whole = reads_flat(n->op) ? v->rows * v->cols : v->cols;
         if (is_const(p, n->in[i]) && v->rows > 1 && whole % 4 != 0)
@@ -601,6 +619,7 @@ static tern_status check_inputs(const tern_program *p, const tern_node *n, tern_
 
 tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *err) {
     TERN_TRY(check_inputs(p, n, err));
+    gpu_train_decode_inputs(p, n);
     switch (n->op) {
     case TERN_OP_EMBED: add_embed(p, n); break;
     case TERN_OP_RMS_NORM: return add_rows(p, n, GPU_TRAIN_NORM, err);

@@ -145,6 +145,11 @@ static tern_status place_values(tern_program *p, tern_train_array *const *arrays
     return TERN_OK;
 }
 
+static tern_status make_decoded(tern_program *p, tern_error *err) {
+    const uint64_t bytes = gpu_train_decoded_bytes(p);
+    return bytes ? gpu_train_scratch(p, 3, bytes, &p->decoded, err) : TERN_OK;
+}
+
 // ---- Inputs ------------------------------------------------------------------------------------
 
 static tern_status uniform_buffer(tern_program *p, tern_error *err) {
@@ -261,8 +266,10 @@ static tern_status make_step(tern_program *p, gpu_train_step *s, tern_error *err
     uint32_t number = 0;
     for (int k = 0; k < s->n_buffers; k++, number++) {
         while (kinds[number] == '-') number++;
-        entries[1 + k] =
-            (wgpu_group_entry){.binding = number + 1, .buffer = s->buffers[k], .bytes = UINT64_MAX};
+        entries[1 + k] = (wgpu_group_entry){.binding = number + 1,
+                                            .buffer = s->buffers[k],
+                                            .offset = s->offsets[k],
+                                            .bytes = UINT64_MAX};
     }
     wgpu_group_desc desc = {.layout = gpu->layouts[s->what.kernel],
                             .n_entries = (size_t)s->n_buffers + 1,
@@ -283,8 +290,12 @@ static void choose_piece(tern_program *p) {
 
 static tern_status add_nodes(tern_program *p, tern_error *err) {
     for (size_t i = 0; i < p->g.n_nodes; i++) {
+        const tern_node *n = &p->g.nodes[i];
+        const size_t most = GPU_TRAIN_STEPS + gpu_train_decoding_steps(p, n);
         if (i == p->head.first) p->head_first = p->n_steps;
-        TERN_TRY(gpu_train_add_node(p, &p->g.nodes[i], err));
+        if (tern_array_reserve(TERN_MEM_GRAPH, &p->steps, &p->steps_capacity, p->n_steps, most))
+            return tern_fail_memory(err, most * sizeof *p->steps);
+        TERN_TRY(gpu_train_add_node(p, n, err));
         if (i + 1 == p->head.end) p->head_end = p->n_steps;
     }
     return TERN_OK;
@@ -311,9 +322,7 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_train_array 
     TERN_TRY(place_values(p, arrays, err));
     TERN_TRY(make_inputs(p, err));
     TERN_TRY(make_ropes(p, arrays, err));
-    size_t steps_max = p->g.n_nodes * GPU_TRAIN_STEPS;
-    p->steps = tern_alloc_array(TERN_MEM_GRAPH, steps_max + 1, sizeof *p->steps);
-    if (!p->steps) return tern_fail_memory(err, steps_max * sizeof *p->steps);
+    TERN_TRY(make_decoded(p, err));
     TERN_TRY(add_nodes(p, err));
     for (size_t i = 0; i < p->n_steps && !p->is_plan; i++)
         TERN_TRY(make_step(p, &p->steps[i], err));
@@ -329,6 +338,7 @@ tern_status gpu_train_compile(tern_trainer_device *d, const tern_graph *g,
     p->device = d;
     p->n_rows = n_rows;
     p->n_span = n_span;
+    p->arrays = arrays;
     p->is_plan = !arrays;
     tern_status status = build(p, g, arrays, err);
     if (status == TERN_OK)

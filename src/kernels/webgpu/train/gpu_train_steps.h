@@ -18,7 +18,7 @@ static inline gpu_train_step *add(tern_program *p, gpu_kernel kernel, gpu_count 
 }
 
 static inline void set(gpu_train_step *s, const char *name, double value) {
-    s->what.constants[s->what.n_constants++] = (gpu_constant){name, value};
+    gpu_set(&s->what, name, value);
 }
 static inline void bind(gpu_train_step *s, wgpu_buffer b) { s->buffers[s->n_buffers++] = b; }
 static inline void bind_value(const tern_program *p, gpu_train_step *s, tern_vid v) {

@@ -77,10 +77,14 @@ fn store_b(lane: u32, at: u32, v: vec4<f32>) {
     b_now[to + 96u][row % 4u] = v.w;
 }
 
+// Sums begin with what C holds, so that a reduction in two products has the bits of one.
+fn before(row: u32, n4: u32, m: u32) -> vec4<f32> {
+    if (row >= m || n4 * 4u >= N) { return vec4(0.0); }
+    return c[row * LDC + n4];
+}
+
 fn write(row: u32, n4: u32, m: u32, part: u32, v: vec4<f32>) {
-    if (row >= m || n4 >= LDC) { return; }
-    let to = (part * m + row) * LDC + n4;
-    if (ADD) { c[to] += v; } else { c[to] = v; }
+    if (row < m && n4 * 4u < N) { c[(part * m + row) * LDC + n4] = v; }
 }
 
 @compute @workgroup_size(256)
@@ -94,7 +98,15 @@ fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     // A warp's threads stand 8 x 4.
     let tx = lane % 8u + lane / 32u % 2u * 8u;
     let ty = lane / 8u % 4u + lane / 64u * 4u;
+    let n4 = n0 / 4u + tx;
+    let row = m0 + ty * 4u;
     var s: array<vec4<f32>, 16>; // [row of 8][half of 8 columns]
+    for (var i = 0u; ADD && i < 4u; i++) {
+        s[2u * i] = before(row + i, n4, m);
+        s[2u * i + 1u] = before(row + i, n4 + 16u, m);
+        s[2u * i + 8u] = before(row + 64u + i, n4, m);
+        s[2u * i + 9u] = before(row + 64u + i, n4 + 16u, m);
+    }
     var next_a = load_a(lane, m0, m, k_begin, k_end);
     var next_b = load_b(lane, n0, k_begin, k_end);
     var at = 0u;
@@ -133,8 +145,6 @@ fn gemm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         store_b(lane, at, next_b);
         workgroupBarrier();
     }
-    let n4 = n0 / 4u + tx;
-    let row = m0 + ty * 4u;
     for (var i = 0u; i < 4u; i++) {
         write(row + i, n4, m, group.z, s[2u * i]);
         write(row + i, n4 + 16u, m, group.z, s[2u * i + 1u]);

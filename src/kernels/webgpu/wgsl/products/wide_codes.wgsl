@@ -86,17 +86,9 @@ fn quarter(c: Wide, i: u32) -> vec4<u32> {
 
 // ---- Scales ------------------------------------------------------------------------------------
 
-// F16 by its bits: a device may take numbers below 2^-14 for zero, and scales of two layers are often
-// such.
-fn number(bits: u32) -> f32 {
-    if (BF16) { return bitcast<f32>(bits << 16u); }
-    let sign = (bits & 0x8000u) << 16u;
-    if ((bits & 0x7c00u) == 0u) {
-        return bitcast<f32>(sign | bitcast<u32>(f32(bits & 0x3ffu) * 0.000000059604644775390625));
-    }
-    return bitcast<f32>(sign | (((bits & 0x7fffu) << 13u) + 0x38000000u));
+fn numbers(word: u32) -> vec2<f32> {
+    return vec2(number16(BF16, word & 0xffffu), number16(BF16, word >> 16u));
 }
-fn numbers(word: u32) -> vec2<f32> { return vec2(number(word & 0xffffu), number(word >> 16u)); }
 
 // The scales and minima of the groups of a block.
 struct Scales { scale: vec4<f32>, minimum: vec4<f32> }
@@ -121,6 +113,19 @@ fn scales_of(s: ScaleWords) -> Scales {
     let a = numbers(s.a);
     if (PARTS == 1u) { return Scales(vec4(a.x, 0.0, 0.0, 0.0), vec4(a.y, 0.0, 0.0, 0.0)); }
     return Scales(vec4(a, 0.0, 0.0), vec4(numbers(s.b), 0.0, 0.0));
+}
+
+// Columns 4 at .. 4 at + 3 of a row: the numbers that a file's codes stand for, exactly.
+fn four_columns(row: u32, at: u32) -> vec4<f32> {
+    let tile = 16u + row / 8u * TILE_VECS;
+    let block = at / 16u;
+    let i = at % 16u / 4u; // quarter
+    let codes = quarter(wide_codes(tile, block, row % 8u), i);
+    let s = scales_of(scale_words(tile, block, row % 8u));
+    let p = i * PARTS / 4u;
+    // The code is in the upper bits of its byte.
+    let v = bytes4(codes[at % 4u]) / f32(1u << SHIFT) + f32(OFFSET);
+    return v * s.scale[p] - s.minimum[p];
 }
 
 // ---- Products ----------------------------------------------------------------------------------

@@ -14,13 +14,5 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>,
          @builtin(local_invocation_index) lane: u32) {
     let row = table_row(id.y, lane) - FIRST_ROW; // wraps around for rows in front
     if (id.x >= COLS4 || row >= N_ROWS) { return; }
-    let tile = 16u + row / 8u * TILE_VECS;
-    let block = id.x / 16u;
-    let i = id.x % 16u / 4u; // quarter
-    let codes = quarter(wide_codes(tile, block, row % 8u), i);
-    let s = scales_of(scale_words(tile, block, row % 8u));
-    let p = i * PARTS / 4u;
-    // The code is in the upper bits of its byte.
-    let v = bytes4(codes[id.x % 4u]) / f32(1u << SHIFT) + f32(OFFSET);
-    y[id.y * COLS4 + id.x] = v * s.scale[p] - s.minimum[p];
+    y[id.y * COLS4 + id.x] = four_columns(row, id.x);
 }

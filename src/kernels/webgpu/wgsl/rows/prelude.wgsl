@@ -7,6 +7,17 @@ fn bytes4(a: u32) -> vec4<f32> {
     return vec4<f32>((vec4(bitcast<i32>(a)) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));
 }
 
+// BF16 or F16 by its bits: a device may take F16's numbers below 2^-14 for zero, and scales of two
+// layers are often such.
+fn number16(bf16: bool, bits: u32) -> f32 {
+    if (bf16) { return bitcast<f32>(bits << 16u); }
+    let sign = (bits & 0x8000u) << 16u;
+    if ((bits & 0x7c00u) == 0u) {
+        return bitcast<f32>(sign | bitcast<u32>(f32(bits & 0x3ffu) * 0.000000059604644775390625));
+    }
+    return bitcast<f32>(sign | (((bits & 0x7fffu) << 13u) + 0x38000000u));
+}
+
 // The sum of two, the second rounded first: no compiler may fuse a product that passes through a
 // minimum.
 fn add_rounded(sum: f32, product: f32) -> f32 { return sum + min(product, 3.4028234e38); }

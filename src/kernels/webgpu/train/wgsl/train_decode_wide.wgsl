@@ -1,0 +1,1 @@
+// Rows of wide_codes.wgsl by train_decode_rows.wgsl.
