@@ -223,6 +223,7 @@ typedef struct tern_train_event {
 // host's.
 typedef struct tern_train_memory {
     uint64_t weights, gradients, optimizer; // weights: also frozen ones
+    uint64_t decoded; // a part of the weights: frozen matrices that are floats on the device
     uint64_t activations, logits;           // of micro_tokens; a part of them, of a piece at a time
     uint64_t process;                       // taken before: the program, vocabulary and data
     uint64_t host, device;                  // all of them. WebGPU does not say what a GPU has

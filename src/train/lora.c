@@ -162,7 +162,7 @@ bool tern_lora_is_trained(const tern_value *v) {
             tern_name_ends(v->name, ".lora_m"));
 }
 
-static bool is_base(const tern_value *v) {
+bool tern_lora_is_base(const tern_value *v) {
     return v->kind == TERN_VALUE_WEIGHT && !tern_lora_is_trained(v) && strcmp(v->name, SCALE_NAME);
 }
 
@@ -176,7 +176,7 @@ static tern_status find_kinds(tern_frozen *f, const tern_graph *g, tern_weight_k
         const tern_node *made =
             g->values[n->in[1]].producer >= 0 ? &g->nodes[g->values[n->in[1]].producer] : NULL;
         tern_vid w = made ? made->in[0] : n->in[1];
-        if (!is_base(&g->values[w])) continue;
+        if (!tern_lora_is_base(&g->values[w])) continue;
         TERN_TRY(tern_arch_weight(f->file, f->arch, &g->values[w], &x, err));
         tern_matrix m = tern_tensor_matrix(&x);
         TERN_TRY(tern_ternary_find(&m, made != NULL, &f->kinds[w], err));
@@ -235,7 +235,8 @@ static tern_status keep_codes(const tern_trainer *t, tern_frozen *f, tern_graph 
                               tern_error *err) {
     for (size_t i = 0; i < g->n_values; i++) {
         tern_value *v = &g->values[i];
-        if (is_base(v) && (v->is_matrix || v->is_table) && tern_graph_decodes(g, (tern_vid)i))
+        if (tern_lora_is_base(v) && (v->is_matrix || v->is_table) &&
+            tern_graph_decodes(g, (tern_vid)i))
             TERN_TRY(find_codes(t, f, v, &f->kinds[i], err));
     }
     return TERN_OK;
@@ -332,7 +333,7 @@ tern_status tern_lora_load_base(tern_trainer *t, tern_error *err) {
     tern_frozen *f = &t->base->frozen;
     tern_status status = TERN_OK;
     for (size_t v = 0; status == TERN_OK && v < f->n_kinds; v++)
-        if (is_base(&g->values[v]))
+        if (tern_lora_is_base(&g->values[v]))
             status = tern_frozen_load(t, f, g, (tern_vid)v, tern_trainer_slot(t, g->values[v].name),
                                       err);
     return status == TERN_OK ? status : tern_fail_prefix(err, status, t->desc.init);

@@ -53,6 +53,7 @@ static tern_status add_arrays(tern_trainer *t, uint64_t *largest, tern_error *er
         *(s->is_weight                         ? &m->weights
           : tern_name_begins(s->name, "grad.") ? &m->gradients
                                                : &m->optimizer) += bytes;
+        if (s->is_decoded) m->decoded += bytes;
         uint64_t copied = tern_alloc_resident(n * sizeof(float));
         if (s->is_kept && copied > *largest) *largest = copied;
     }

@@ -148,6 +148,8 @@ static tern_status add_slot(tern_trainer *t, const tern_value *v, tern_error *er
                                     (!t->base || tern_lora_is_trained(v))
                               : strncmp(v->name, "m.", 2) == 0 || strncmp(v->name, "v.", 2) == 0 ||
                                     is_sum(v);
+    const bool is_frozen = tern_value_is_teacher(v) || (t->base && tern_lora_is_base(v));
+    s->is_decoded = is_frozen && s->is_matrix && !s->codes_bytes;
     t->n_slots++;
     return TERN_OK;
 }

@@ -93,8 +93,9 @@ typedef struct tern_slot {
     tern_train_array *array;
     uint64_t n_rows, n_cols;
     uint64_t n_parts;     // of a weight: stacked matrices, which share its rows; 1: it is one
-    uint64_t codes_bytes; // of a frozen matrix that stays as its file has it; 0: floats
+    uint64_t codes_bytes; // of a frozen matrix that stays as codes; 0: floats
     bool is_weight, is_matrix;
+    bool is_decoded; // a frozen matrix that is floats
     bool is_ternary; // a master weight that is rounded in use
     bool is_kept;    // part of a checkpoint: weights, moments, the loss so far
     bool is_packed;  // bytes, not floats: 8-bit moments
@@ -416,6 +417,7 @@ const tern_file *tern_lora_file(const tern_lora_base *base);
 tern_status tern_lora_build(tern_trainer *t, tern_graph *g, tern_error *err);
 // Whether this weight is trained, as part of the adapter.
 bool tern_lora_is_trained(const tern_value *v);
+bool tern_lora_is_base(const tern_value *v); // a weight of the base
 // Fills the frozen slots, before anything is compiled; then A and B.
 tern_status tern_lora_load_base(tern_trainer *t, tern_error *err);
 tern_status tern_lora_init(tern_trainer *t, tern_error *err);

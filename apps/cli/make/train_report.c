@@ -100,7 +100,9 @@ static void print_memory(const tern_train_memory *m) {
     fprintf(stderr, "%s%s%s", m->device ? "" : "memory  ", size_text(m->host, a),
             m->device ? " of the host" : "");
     if (m->host_available) fprintf(stderr, " of %s", size_text(m->host_available + m->process, b));
-    fprintf(stderr, ": weights %s, ", size_text(m->weights, a));
+    fprintf(stderr, ": weights %s", size_text(m->weights, a));
+    if (m->decoded) fprintf(stderr, " (frozen floats %s)", size_text(m->decoded, a));
+    fputs(", ", stderr);
     fprintf(stderr, "gradients %s, ", size_text(m->gradients, a));
     fprintf(stderr, "optimizer %s, ", size_text(m->optimizer, a));
     fprintf(stderr, "activations %s", size_text(m->activations, a));

@@ -65,6 +65,7 @@ class TrainMemory:
     weights: int  # also frozen ones
     gradients: int
     optimizer: int
+    decoded: int  # a part of the weights: frozen matrices that are floats on the device
     activations: int
     logits: int  # a part of the activations
     process: int  # taken before

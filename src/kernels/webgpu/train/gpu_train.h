@@ -20,8 +20,9 @@
 
 struct tern_trainer_device {
     tern_device *gpu;
-    uint64_t piece_bytes; // of the widest value of the head, 0: the default
-    bool rounds;          // factors of products to half precision, which the matrix units multiply
+    uint64_t piece_bytes;   // of the widest value of the head, 0: the default
+    uint64_t stripe_floats; // of a matrix of codes that are decoded at once; 0: the default
+    bool rounds; // factors of products to half precision, which the matrix units multiply
     char description[256];
 };
 

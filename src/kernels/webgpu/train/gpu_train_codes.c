@@ -33,9 +33,9 @@ tern_status gpu_train_codes_bytes(const tern_trainer_device *d, const tern_train
     const tern_matrix m = tern_weight_matrix(&s);
     tern_ternary_kind kind = {.is_ternary = s.ternarize};
     if (!s.ternarize) TERN_TRY(tern_ternary_find(&m, false, &kind, err));
-    *bytes = is_halves(&s) ? 2 * (uint64_t)s.n_rows * (uint64_t)s.n_cols
+    *bytes = is_halves(&s) ? gpu_round(2 * (uint64_t)s.n_rows * (uint64_t)s.n_cols, 256)
                            : gpu_tiles_bytes(d->gpu, &s, kind.is_ternary);
-    if (*bytes && codes->row_of) *bytes += 4 * (uint64_t)s.n_rows;
+    if (*bytes && codes->row_of) *bytes += gpu_round(4 * (uint64_t)s.n_rows, 256);
     return TERN_OK;
 }
 
@@ -84,7 +84,8 @@ tern_status gpu_train_array_of_codes(tern_trainer_device *d, const tern_train_co
 uint64_t gpu_train_stripe(const tern_program *p, tern_vid w) {
     const tern_value *v = &p->g.values[w];
     const uint64_t n = (uint64_t)v->rows, step = STRIPE_ROWS * gpu_train_stride(v->cols);
-    const uint64_t rows = STRIPE_FLOATS / step * STRIPE_ROWS;
+    const uint64_t floats = p->device->stripe_floats ? p->device->stripe_floats : STRIPE_FLOATS;
+    const uint64_t rows = floats / step * STRIPE_ROWS;
     if (!v->is_coded) return n;
     return n <= rows ? n : rows ? rows : STRIPE_ROWS;
 }
