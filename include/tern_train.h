@@ -224,10 +224,10 @@ typedef struct tern_train_event {
 typedef struct tern_train_memory {
     uint64_t weights, gradients, optimizer; // weights: also frozen ones
     uint64_t decoded; // a part of the weights: frozen matrices that are floats on the device
-    uint64_t activations, logits;           // of micro_tokens; a part of them, of a piece at a time
-    uint64_t process;                       // taken before: the program, vocabulary and data
-    uint64_t host, device;                  // all of them. WebGPU does not say what a GPU has
-    uint64_t host_available;                // besides `process`; 0: unknown
+    uint64_t activations, logits; // of micro_tokens; a part of them, of a piece at a time
+    uint64_t process;             // taken before: the program, vocabulary and data
+    uint64_t host, device;        // all of them. WebGPU does not say what a GPU has
+    uint64_t host_available;      // besides `process`; 0: unknown
 } tern_train_memory;
 
 // The plan of a run, reported before its first step.

@@ -30,7 +30,7 @@ struct tern_train_array {
     tern_trainer_device *device;
     wgpu_buffer buffer;
     uint64_t n;
-    // Of codes, instead: in a form of inference. order: which of its rows each row is; NULL: the
+    // Codes instead, in a form of inference. order: which of its rows each row is; NULL: the
     // same.
     tern_weight *weight;
     wgpu_buffer order;
@@ -130,7 +130,7 @@ tern_status gpu_train_codes_bytes(const tern_trainer_device *d, const tern_train
                                   uint64_t *bytes, tern_error *err);
 tern_status gpu_train_array_of_codes(tern_trainer_device *d, const tern_train_codes *codes,
                                      tern_train_array **out, tern_error *err);
-// Of p->decoded; 0: the program reads no codes.
+// The size of p->decoded; 0: the program reads no codes.
 uint64_t gpu_train_decoded_bytes(const tern_program *p);
 // Most steps of a node that decode.
 size_t gpu_train_decoding_steps(const tern_program *p, const tern_node *n);
