@@ -313,7 +313,6 @@ static bool check_bits_on_gpu(const char *name, const char *base, const char *da
     return check_bits(&d, name, floats_max);
 }
 
-// Seen to fail: BF16 read as F16.
 TEST(webgpu_trains_adapters_with_the_bits_of_a_decoded_base) {
     char base[300], data[300];
     snprintf(data, sizeof data, "%s", test_tmp("lora_codes_data"));
