@@ -325,6 +325,16 @@ static inline uint64_t gpu_tile_bytes(gpu_codes c, int64_t n_cols) {
     uint64_t front = c.super ? (uint64_t)n_cols / c.super : 0;
     return n * c.bits / 8 + (blocks * gpu_wide_scale_words(c) + front) * GPU_TILE_ROWS * 4;
 }
+// Threads of a workgroup that share n numbers: 64 to 1024, a power of two.
+static inline uint32_t gpu_threads_for(const tern_device *d, int64_t n) {
+    uint32_t threads = 64;
+    while (threads < n && threads * 2 <= d->workgroup_size_max && threads < 1024) threads *= 2;
+    return threads;
+}
+// The parameters of hadamard.wgsl, for rows of n_blocks blocks; fails if a workgroup has no room
+// for one.
+tern_status gpu_set_transform(const tern_device *d, gpu_pipeline *p, const tern_rotation *r,
+                              int64_t n_blocks, tern_error *err);
 // The parameters of codes.wgsl, or of wide_codes.wgsl.
 void gpu_set_codes(gpu_pipeline *p, gpu_codes c);
 static inline uint64_t gpu_q8_row_bytes(int64_t n_cols) {

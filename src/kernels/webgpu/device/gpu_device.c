@@ -1,5 +1,6 @@
 // An open device: its errors, its buffers and what goes in and out of them, bind group layouts and
 // pipelines.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -257,6 +258,27 @@ bool gpu_is_full(tern_device *d) {
 }
 
 // ---- Pipelines ---------------------------------------------------------------------------------
+
+tern_status gpu_set_transform(const tern_device *d, gpu_pipeline *p, const tern_rotation *r,
+                              int64_t n_blocks, tern_error *err) {
+    if ((uint64_t)r->block * sizeof(float) > d->workgroup_bytes_max)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a Walsh-Hadamard transform of %d columns: a workgroup of this GPU has "
+                         "room for %u",
+                         (int)r->block, d->workgroup_bytes_max / 4);
+    gpu_set(p, "THREADS", gpu_threads_for(d, r->block / 2));
+    gpu_set(p, "BLOCK", r->block);
+    gpu_set(p, "BLOCKS", (double)n_blocks);
+    gpu_set(p, "FACTOR", (double)(1 / sqrtf((float)r->block)));
+    gpu_set(p, "SIGNS", r->has_signs);
+    gpu_set(p, "INVERSE", r->inverse);
+    if (r->groups) {
+        gpu_set(p, "EACH", r->each);
+        gpu_set(p, "REPEATS", r->repeats);
+        gpu_set(p, "GROUPS", r->groups);
+    }
+    return TERN_OK;
+}
 
 static bool trains(gpu_kernel k) { return k >= GPU_TRAIN_GEMM; } // the first of them
 

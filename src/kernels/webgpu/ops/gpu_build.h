@@ -101,9 +101,7 @@ static inline void set_phase(const tern_plan *p, gpu_dispatch *d, tern_vid out) 
 
 // Threads for a row of n elements: a power of two, as many as there is work for.
 static inline uint32_t threads_for(const tern_plan *p, int64_t n) {
-    uint32_t most = p->device->workgroup_size_max, threads = 64;
-    while (threads < n && threads * 2 <= most && threads < 1024) threads *= 2;
-    return threads;
+    return gpu_threads_for(p->device, n);
 }
 
 // Makes a buffer of n numbers, such as vectors side by side: kernels have few bindings.

@@ -1,5 +1,4 @@
 // Ops that make rows from rows, each by itself: looked up, normed, quantized, picked.
-#include <math.h>
 #include "kernels/webgpu/ops/gpu_op.h"
 
 // The host sends the rows in the order of the tokens (gpu_run.c).
@@ -218,24 +217,8 @@ tern_status gpu_op_LAYER_NORM(tern_plan *p, const tern_node *n, tern_error *err)
 tern_status gpu_op_HADAMARD(tern_plan *p, const tern_node *n, tern_error *err) {
     const tern_rotation *r = &n->rotation;
     int64_t n_blocks = cols(p, n->in[0]) / r->block;
-    uint64_t bytes = (uint64_t)r->block * sizeof(float);
-    if (bytes > p->device->workgroup_bytes_max)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "a Walsh-Hadamard transform of %d columns: a workgroup of this GPU has "
-                         "room for %u",
-                         (int)r->block, p->device->workgroup_bytes_max / 4);
     gpu_dispatch *d = add(p, GPU_HADAMARD, (uint32_t)n_blocks, rows_of(p, n->out[0]));
-    set(d, "THREADS", threads_for(p, r->block / 2));
-    set(d, "BLOCK", r->block);
-    set(d, "BLOCKS", (double)n_blocks);
-    set(d, "FACTOR", (double)(1 / sqrtf((float)r->block)));
-    set(d, "SIGNS", r->has_signs);
-    set(d, "INVERSE", r->inverse);
-    if (r->groups) {
-        set(d, "EACH", r->each);
-        set(d, "REPEATS", r->repeats);
-        set(d, "GROUPS", r->groups);
-    }
+    TERN_TRY(gpu_set_transform(p->device, &d->what, r, n_blocks, err));
     bind_value(p, d, n->in[0]);
     // The binding must exist: without signs, a weight that is not read.
     bind_part(d, &p->weights[r->has_signs ? n->in[1] : any_weight(p)]->parts[0]);

@@ -1,5 +1,4 @@
 // The dispatches of each op of a training graph.
-#include <math.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/train/gpu_train_steps.h"
 
@@ -283,31 +282,15 @@ static tern_status add_columns(tern_program *p, const tern_node *n, tern_error *
 // The op of inference, a workgroup for each block of each row.
 #define GROUPS_MAX 65535 // in a direction
 static tern_status add_transform(tern_program *p, const tern_node *n, tern_error *err) {
-    const tern_device *gpu = p->device->gpu;
     const tern_rotation *r = &n->rotation;
-    const uint64_t n_blocks = (uint64_t)(cols(p, n->in[0]) / r->block);
-    uint32_t threads = 64;
-    while (threads < (uint32_t)r->block / 2 && threads * 2 <= gpu->workgroup_size_max) threads *= 2;
-    if ((uint64_t)r->block * sizeof(float) > gpu->workgroup_bytes_max)
-        return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                         "a Walsh-Hadamard transform of %d columns: a workgroup of this GPU has "
-                         "room for %u",
-                         (int)r->block, gpu->workgroup_bytes_max / 4);
+    const int64_t n_blocks = cols(p, n->in[0]) / r->block;
     if (p->n_rows > GROUPS_MAX)
         return tern_fail(err, TERN_ERR_UNSUPPORTED,
                          "the GPU trains weights in a rotated basis with up to %d tokens at once "
                          "(micro_tokens)",
                          GROUPS_MAX);
-    gpu_train_step *s = add(p, GPU_TRAIN_HADAMARD, fixed(n_blocks), each(1));
-    set(s, "THREADS", threads);
-    set(s, "BLOCK", r->block);
-    set(s, "BLOCKS", (double)n_blocks);
-    set(s, "FACTOR", (double)(1 / sqrtf((float)r->block)));
-    set(s, "SIGNS", r->has_signs);
-    set(s, "INVERSE", r->inverse);
-    set(s, "EACH", r->groups ? r->each : 1);
-    set(s, "REPEATS", r->groups ? r->repeats : 1);
-    set(s, "GROUPS", r->groups ? r->groups : 1);
+    gpu_train_step *s = add(p, GPU_TRAIN_HADAMARD, fixed((uint64_t)n_blocks), each(1));
+    TERN_TRY(gpu_set_transform(p->device->gpu, &s->what, r, n_blocks, err));
     bind_value(p, s, n->in[0]);
     bind(s, r->has_signs ? p->buffers[n->in[1]] : p->ids); // without signs it is not read
     bind_value(p, s, n->out[0]);
