@@ -1,25 +1,27 @@
 """A server for a benchmark: started, asked and stopped."""
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
-import tempfile
+import sys
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/serve"))
+from process_log import ProcessLog
 
 
 class Server:
     def __init__(self, tern, model, options):
-        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
+        self.log = ProcessLog()
         self.process = subprocess.Popen([tern, "serve", model, "--port", "0", "--no-page", *options],
                                         stderr=self.log)
         while True:
-            self.log.seek(0)
             found = re.search(r"listening \S*?:(\d+) ", self.log.read())
             if found:
                 break
             if self.process.poll() is not None:
-                self.log.seek(0)
                 raise SystemExit(self.log.read())
             time.sleep(0.02)
         self.port = int(found[1])

@@ -13,13 +13,15 @@ test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-t
 	tools/check_format.sh
 	tools/check_parameters.sh
 	@# What was skipped, and why, comes last; build/tests.log has a line for each test.
-	$(BUILD)/tern_tests -v -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; bad=0; \
+	$(BUILD)/tern_tests -v -j $(TEST_JOBS) $(TESTS) > $(BUILD)/tests.log & tests=$$!; bad=; \
 	    tests/files_test.sh $(BUILD)/tern $(BUILD)/tiny.gguf & files=$$!; \
 	    tests/agent_test.py $(BUILD)/tern >$(BUILD)/agent.log 2>&1 & agents=$$!; \
 	    for script in $(SCRIPT_TESTS); do \
-	        $$script $(BUILD)/tern $$(case $$script in *.sh) echo $(BUILD)/tiny.gguf ;; esac) || bad=1; \
+	        $$script $(BUILD)/tern $$(case $$script in *.sh) echo $(BUILD)/tiny.gguf ;; esac) || bad="$$bad $$script"; \
 	    done; \
-	    wait $$files || bad=1; wait $$agents || bad=1; tail -n 20 $(BUILD)/agent.log; wait $$tests || bad=1; grep -vE '^(ok|skipped) ' $(BUILD)/tests.log; exit $$bad
+	    wait $$files || bad="$$bad tests/files_test.sh"; wait $$agents || bad="$$bad tests/agent_test.py"; tail -n 20 $(BUILD)/agent.log; \
+	    wait $$tests || bad="$$bad tern_tests"; grep -vE '^(ok|skipped) ' $(BUILD)/tests.log; \
+	    [ -z "$$bad" ] || { echo "failed:$$bad"; exit 1; }
 
 .PHONY: test-unmapped
 test-unmapped: $(BUILD)/tern_tests ## the library's tests, as on a system that cannot map files

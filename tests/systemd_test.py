@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "serve"))
+from process_log import ProcessLog
+
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = os.path.abspath(sys.argv[1])
 MODEL = "models/stories.gguf"
@@ -39,7 +42,7 @@ class Manager:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(name.replace("@", "\0", 1))
         self.socket.settimeout(PATIENCE)
-        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
+        self.log = ProcessLog()
         env = dict(os.environ, NOTIFY_SOCKET=name, **variables)
         self.process = subprocess.Popen([TERN, "serve", MODEL, "-t", "1", "--port", "0", *options], env=env, stderr=self.log)
         atexit.register(self.process.kill)
@@ -49,21 +52,19 @@ class Manager:
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().split("\n"))
 
     def port(self):
-        self.log.seek(0)
         return int(re.search(r"listening \S*?(\d+) model=", self.log.read())[1])
 
 
 def serve_until_it_logs(words, *options, **variables):
     """Serves until the words are in the log, and then until SIGTERM: (exit status, log)."""
-    log = tempfile.TemporaryFile("a+")
-    read = lambda: (log.seek(0), log.read())[1]
+    log = ProcessLog()
     process = subprocess.Popen([TERN, "serve", *options], env=dict(os.environ, **variables), stderr=log)
     atexit.register(process.kill)
     end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and process.poll() is None and words not in read():
+    while time.monotonic() < end and process.poll() is None and words not in log.read():
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    return process.wait(PATIENCE), read()
+    return process.wait(PATIENCE), log.read()
 
 
 def test_it_says_when_it_is_ready_and_when_it_stops(folder):

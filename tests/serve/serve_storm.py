@@ -28,8 +28,9 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
+
+from process_log import ProcessLog
 
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = sys.argv[1]
@@ -72,7 +73,7 @@ class Server:
         if port:  # another process has started it
             self.port = port
             return
-        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
+        self.log = ProcessLog()
         self.process = subprocess.Popen(
             [TERN, "serve", "-m", MODEL, "-t", "1", "--port", "0", "--parallel", "8", "--queue", str(CLIENTS // 2), "--connections", str(CLIENTS + 100),
              "--idle", "30", "--max-body", str(BODY_MAX), "--max-inflight", "64M", "--cache-memory", "32M", "-m", "models/embed.gguf"], stderr=self.log)
@@ -84,7 +85,6 @@ class Server:
         self.port = int(found[1])
 
     def read_log(self):
-        self.log.seek(0)
         return self.log.read()
 
     def resident(self):

@@ -26,6 +26,8 @@ import threading
 import time
 import zlib
 
+from process_log import ProcessLog
+
 os.environ["TERN_DEVICE"] = "cpu"  # also on machines with a GPU
 TERN = sys.argv[1]
 MODEL = "models/stories.gguf"
@@ -47,7 +49,7 @@ class Server:
     def __init__(self, *options, sock=None, tls=None, before=None, model=MODEL):
         where = ["--socket", sock] if sock else ["--port", "0"]
         self.sock, self.tls = sock, tls
-        self.log = tempfile.TemporaryFile("a+")  # appended to: reading moves the offset that both processes share
+        self.log = ProcessLog()
         self.process = subprocess.Popen([TERN, "serve", *([model] if model else []), "-t", "1", *where, *options], stderr=self.log, preexec_fn=before)
         atexit.register(self.process.kill)
         end = time.monotonic() + PATIENCE
@@ -60,7 +62,6 @@ class Server:
         raise SystemExit("serve: it does not start: " + self.read_log())
 
     def read_log(self):
-        self.log.seek(0)
         return self.log.read()
 
     def connect(self, timeout=PATIENCE):
@@ -662,17 +663,16 @@ def test_what_happens_while_a_model_loads():
     # It listens at once, and /health tells when it is ready. Seen to fail: with nobody listening until then; with a server that
     # goes on without its model; with a signal that waits for it.
     def start(model=MODEL, *more):
-        log = tempfile.TemporaryFile("a+")
+        log = ProcessLog()
         process = subprocess.Popen([TERN, "serve", model, "--port", "0", *more], stderr=log)
         atexit.register(process.kill)
-        read = lambda: log.seek(0) or log.read()
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and process.poll() is None:
-            found = re.search(r"loading url=http://127.0.0.1:(\d+)", read())
+            found = re.search(r"loading url=http://127.0.0.1:(\d+)", log.read())
             if found:
-                return process, read, int(found[1])
+                return process, log.read, int(found[1])
             time.sleep(0.001)
-        return process, read, None
+        return process, log.read, None
 
     process, read, port = start()
     answers = []

@@ -12,18 +12,18 @@ void log_line(const char *what, const char *format, ...) {
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &t);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &t);
-    flockfile(stderr); // other threads write to it, too
-    fprintf(stderr, "%s.%03ldZ %s ", stamp, now.tv_nsec / 1000000, what);
     va_list args;
     va_start(args, format);
     // The line has text from requests: control characters are made visible, so that no terminal
     // obeys them.
-    tern_strbuf said = {0}, shown = {0};
+    tern_strbuf said = {0}, line = {0};
     tern_strbuf_vprintf(&said, format, args);
     va_end(args);
-    tern_plain_line(tern_strbuf_text(&said), said.len, &shown);
-    fprintf(stderr, "%s\n", said.failed || shown.failed ? "(no memory)" : tern_strbuf_text(&shown));
+    tern_strbuf_printf(&line, "%s.%03ldZ %s ", stamp, now.tv_nsec / 1000000, what);
+    tern_plain_line(tern_strbuf_text(&said), said.len, &line);
+    tern_strbuf_printf(&line, "\n");
+    // Written at once: other threads and processes write there, too.
+    fputs(said.failed || line.failed ? "(no memory)\n" : tern_strbuf_text(&line), stderr);
     tern_strbuf_free(&said);
-    tern_strbuf_free(&shown);
-    funlockfile(stderr);
+    tern_strbuf_free(&line);
 }
