@@ -38,14 +38,16 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
 }
 
-// Leaf 7 of CPUID: tiles, and products of int8 in them. Whether the system saves tiles is in what
-// it grants.
-static bool has_amx(void) {
-    const unsigned wanted = 1u << 24 | 1u << 25; // tiles, int8
+// Leaf 7 of CPUID: tiles, and products of one type in them. Whether the system saves tiles is in
+// what it grants.
+enum { AMX_BF16 = 1 << 22, AMX_TILES = 1 << 24, AMX_INT8 = 1 << 25 };
+static bool has_tiles(unsigned products) {
+    const unsigned wanted = AMX_TILES | products;
     unsigned a, b, c, d = 0;
     return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & wanted) == wanted &&
            tern_processor_tiles();
 }
+static bool has_amx(void) { return has_tiles(AMX_INT8); }
 
 #elif defined(__aarch64__)
 
@@ -144,3 +146,32 @@ size_t tern_cpu_kernels_list(const char *names[8]) {
     }
     return n;
 }
+
+// ---- Products of bf16 --------------------------------------------------------------------------
+
+#if !defined(TERN_NO_TRAINING)
+
+size_t cpu_gemm_bf16_list(const tern_gemm_kernels *tables[2]) {
+    size_t n = 0;
+#if defined(__x86_64__)
+    if (!has_avx512() || !__builtin_cpu_supports("avx512bf16")) return 0;
+    if (has_tiles(AMX_BF16)) tables[n++] = &tern_gemm_kernels_amxbf16;
+    tables[n++] = &tern_gemm_kernels_bf16;
+#else
+    (void)tables;
+#endif
+    return n;
+}
+
+const tern_gemm_kernels *cpu_gemm_bf16(void) {
+    const tern_gemm_kernels *tables[2];
+    if (cpu_gemm_bf16_list(tables) == 0) return NULL;
+#if defined(__x86_64__)
+    // AMD's processors do twice as many multiply-adds with bf16 in vectors as with floats, Intel's
+    // half as many.
+    if (tables[0] == &tern_gemm_kernels_bf16 && !__builtin_cpu_is("amd")) return NULL;
+#endif
+    return tables[0];
+}
+
+#endif

@@ -4,20 +4,10 @@
 #include <string.h>
 
 // A block of A should fit the second-level cache (132 KB), a panel of B the first; the block of B
-// is read through once for each block of A. ROWS is a multiple of all kernels' tiles.
+// is read through once for each block of A.
 enum { ROWS = 132, COLS = 512, COL_TILE = 32, SLACK = 16 * COL_TILE };
 
 size_t cpu_gemm_scratch_floats(void) { return (size_t)TERN_GEMM_DEPTH * (ROWS + COLS) + 2 * SLACK; }
-
-const tern_gemm_kernels *cpu_gemm_bf16(void) {
-#if defined(__x86_64__)
-    // AMD's processors do twice as many multiply-adds with bf16 as with floats, Intel's half as
-    // many (Xeons have other units for bf16).
-    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16"))
-        return &tern_gemm_kernels_bf16;
-#endif
-    return NULL;
-}
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts_of(size_t n, size_t part) { return (n + part - 1) / part; }
@@ -36,10 +26,11 @@ static void run_part(const tern_gemm_kernels *kernels, const cpu_gemm *g, part_o
                      float *scratch) {
     const size_t m0 = of.m0, m = of.m, n0 = of.n0, n = of.n;
     float *pa = scratch, *pb = scratch + (size_t)TERN_GEMM_DEPTH * ROWS + SLACK;
-    size_t row_block = even_part(m, ROWS, kernels->rows), col_block = even_part(n, COLS, COL_TILE);
+    size_t row_block = even_part(m, ROWS / kernels->rows * kernels->rows, kernels->rows);
+    size_t col_block = even_part(n, COLS, COL_TILE);
     for (size_t j = 0; j < n; j += col_block)
-        for (size_t k = 0; k < g->k; k += TERN_GEMM_DEPTH) {
-            size_t depth = least(TERN_GEMM_DEPTH, g->k - k), at = n0 + j;
+        for (size_t k = 0; k < g->k; k += kernels->depth) {
+            size_t depth = least(kernels->depth, g->k - k), at = n0 + j;
             size_t cols = least(col_block, n - j), words = parts_of(depth, kernels->values);
             kernels->pack_b(pb, g->b + (g->transpose_b ? at * g->ldb + k : k * g->ldb + at), g->ldb,
                             g->transpose_b, cols, depth);

@@ -40,7 +40,8 @@ typedef struct tern_gemm_kernels {
     const char *name;
     size_t rows, cols; // tiles of A and of B: the part of C held in registers
     size_t values;     // of k in a word
-    // n rows (columns of B) over depth <= TERN_GEMM_DEPTH values of k, in panels that are padded
+    size_t depth;      // values of k in a panel, up to TERN_GEMM_DEPTH words
+    // n rows (columns of B) over up to `depth` values of k, in panels that are padded
     // with zeros. along: k runs along the rows of X, else down its columns. Writes up to 16 * tile
     // words beyond the last panel.
     void (*pack_a)(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth);
@@ -58,9 +59,12 @@ extern const tern_gemm_kernels tern_gemm_kernels_avx512;
 extern const tern_gemm_kernels tern_gemm_kernels_neon;
 extern const tern_gemm_kernels tern_gemm_kernels_wasm;
 extern const tern_gemm_kernels tern_gemm_kernels_bf16;
+extern const tern_gemm_kernels tern_gemm_kernels_amxbf16;
 
 // Factors rounded to bf16, if this processor multiplies them faster than floats; else NULL.
 const tern_gemm_kernels *cpu_gemm_bf16(void);
+// All tables of such products that this processor runs, also slow ones. Returns how many.
+size_t cpu_gemm_bf16_list(const tern_gemm_kernels *tables[2]);
 
 // The whole product on the calling thread. scratch: 64, cpu_gemm_scratch_floats().
 void cpu_gemm_run(const tern_gemm_kernels *kernels, const cpu_gemm *g, float *scratch);
