@@ -67,17 +67,29 @@ static void pack_b(float *to, const float *x, size_t ld, bool along, size_t n, s
 
 // ---- Products ----------------------------------------------------------------------------------
 
+// The 32 rows of C that come next, none of them in a near cache: some with each step.
+typedef struct next_c {
+    const float *c;
+    size_t ldc, n, each; // rows left, and with a step
+} next_c;
+
+VEC_INLINE void fetch(next_c *next) {
+    for (size_t i = 0; i < next->each && next->n; i++, next->n--, next->c += next->ldc) {
+        __builtin_prefetch(next->c, 1);
+        __builtin_prefetch(next->c + 16, 1);
+    }
+}
+
 // Up to 32 x 32 of C; not is_low: the first 16 rows alone; not is_wide: the first 16 columns.
-VEC_INLINE void multiply_steps(const float *a, const float *b, size_t n_steps, bool is_low,
-                               bool is_wide) {
+VEC_INLINE void multiply_steps(const float *a, const float *b, size_t n_steps, next_c next,
+                               bool is_low, bool is_wide) {
     for (size_t s = 0; s < n_steps; s++, a += STEP, b += STEP) {
+        fetch(&next);
         _tile_loadd(4, a, 4 * GEMM_UNIT);
         _tile_loadd(6, b, 4 * SIDE);
+        if (is_wide) _tile_loadd(7, b + 16, 4 * SIDE);
         _tile_dpbf16ps(0, 4, 6);
-        if (is_wide) {
-            _tile_loadd(7, b + 16, 4 * SIDE);
-            _tile_dpbf16ps(1, 4, 7);
-        }
+        if (is_wide) _tile_dpbf16ps(1, 4, 7);
         if (is_low) {
             _tile_loadd(5, a + 16 * GEMM_UNIT, 4 * GEMM_UNIT);
             _tile_dpbf16ps(2, 5, 6);
@@ -120,10 +132,10 @@ static void multiply_edge(const tern_gemm_part *c, const float *a, const float *
     _Alignas(64) float sums[SIDE * SIDE] = {0};
     if (c->accumulate) copy_rows(sums, SIDE, c->c, c->ldc, c->m, c->n);
     load_c(sums, SIDE);
-    if (c->m > 16 && c->n > 16) multiply_steps(a, b, n_steps, true, true);
-    else if (c->m > 16) multiply_steps(a, b, n_steps, true, false);
-    else if (c->n > 16) multiply_steps(a, b, n_steps, false, true);
-    else multiply_steps(a, b, n_steps, false, false);
+    if (c->m > 16 && c->n > 16) multiply_steps(a, b, n_steps, (next_c){0}, true, true);
+    else if (c->m > 16) multiply_steps(a, b, n_steps, (next_c){0}, true, false);
+    else if (c->n > 16) multiply_steps(a, b, n_steps, (next_c){0}, false, true);
+    else multiply_steps(a, b, n_steps, (next_c){0}, false, false);
     store_c(sums, SIDE);
     copy_rows(c->c, c->ldc, sums, SIDE, c->m, c->n);
 }
@@ -143,7 +155,10 @@ static void multiply(const tern_gemm_part *c, const float *a, const float *b, si
             }
             if (c->accumulate) load_c(at, c->ldc);
             else clear_c();
-            multiply_steps(a + i / SIDE * panel, b, n_steps, true, true);
+            const bool is_last = c->m - i < 2 * SIDE;
+            const next_c next = {is_last ? c->c + j + SIDE : at + SIDE * c->ldc, c->ldc,
+                                 is_last && c->n - j < 2 * SIDE ? 0 : SIDE, (SIDE - 1) / n_steps + 1};
+            multiply_steps(a + i / SIDE * panel, b, n_steps, next, true, true);
             store_c(at, c->ldc);
         }
     tern_tiles_end();
