@@ -1,4 +1,5 @@
-// AMX: products of two-dimensional registers. Only for files whose names end in _amx.c.
+// AMX: products of two-dimensional registers. Only for files whose names end in _amx.c, and
+// _amxbf16.c, whose products are of pairs of bf16 instead (gemm/gemm_amxbf16.c).
 //
 // A thread has eight of them, "tiles" of at most 16 rows of 64 bytes. One instruction multiplies
 // two and adds to a third, C += A B, 16 x 16 sums of 32 bits by 64 columns of int8 at once: 16,384

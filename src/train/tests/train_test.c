@@ -65,6 +65,7 @@ static tern_train_desc run_of(const char *data, const char *out, const tern_trai
                               losses *l) {
     tern_train_desc d = small_run(data, out, l);
     d.optimizer = own->optimizer;
+    d.bf16 = own->bf16;
     d.bf16_masters = own->bf16_masters;
     d.recipe = own->recipe;
     d.qat = own->qat;
@@ -78,7 +79,8 @@ static void check_resumes(const tern_train_desc *own, int n_kills) {
     tern_error err;
     losses l;
     make_data(data, sizeof data);
-    const int kind = (int)own->optimizer + (own->bf16_masters ? own->qat ? 20 : 10 : 0);
+    const int kind =
+        (int)own->optimizer + (own->bf16_masters ? own->qat ? 20 : 10 : 0) + (own->bf16 ? 40 : 0);
     snprintf(whole, sizeof whole, "%s%d", test_tmp("train_whole"), kind);
     snprintf(cut, sizeof cut, "%s%d", test_tmp("train_cut"), kind);
     tern_train_desc d = run_of(data, whole, own, &l);
@@ -120,6 +122,12 @@ static void check_resumes(const tern_train_desc *own, int n_kills) {
 
 TEST(training_resumes_to_the_same_bits_after_being_killed) {
     check_resumes(&(tern_train_desc){0}, 6);
+}
+
+// The last part has one thread, the others one for each core. Where bf16 is not fast, it is as
+// above.
+TEST(training_resumes_with_factors_in_bf16) {
+    check_resumes(&(tern_train_desc){.bf16 = true}, 2);
 }
 
 // Seen to fail: with moments that are not kept.

@@ -26,6 +26,8 @@ typedef struct rig {
     tern_error err;
 } rig;
 
+typedef enum rig_way { RIG_PLAIN, RIG_RECOMPUTES, RIG_BF16 } rig_way;
+
 // ---- The model ---------------------------------------------------------------------------------
 
 // Numbers of a weight as the graph reads them: floats of a file, perhaps changed.
@@ -68,11 +70,12 @@ static tern_status open_graph(rig *r, bool in_order, bool recomputes) {
     return recomputes ? tern_graph_recompute(&r->graph, n_forward, &r->err) : TERN_OK;
 }
 
-static tern_status rig_open(rig *r, const char *family, bool in_order, bool recomputes,
+static tern_status rig_open(rig *r, const char *family, bool in_order, rig_way way,
                             const tern_train_backend *backend) {
     *r = (rig){.family = family, .backend = backend};
-    TERN_TRY(open_graph(r, in_order, recomputes));
-    const tern_trainer_desc desc = {.n_threads = 2, .webgpu = gpu_webgpu(NULL)};
+    TERN_TRY(open_graph(r, in_order, way == RIG_RECOMPUTES));
+    const tern_trainer_desc desc = {
+        .n_threads = 2, .bf16 = way == RIG_BF16, .webgpu = gpu_webgpu(NULL)};
     TERN_TRY(backend->open(&r->device, &desc, &r->err));
     r->arrays = tern_alloc_array(TERN_MEM_GRAPH, r->graph.n_values, sizeof *r->arrays);
     if (!r->arrays) return tern_fail_memory(&r->err, r->graph.n_values);
@@ -256,7 +259,7 @@ TEST(train_gradients_of_the_families_are_those_of_float64) {
     if (!read_golden(&doc, &text)) return;
     for (size_t i = 0; i < N_FAMILIES; i++) {
         rig r;
-        REQUIRE_OK(rig_open(&r, families[i].name, families[i].in_order, false, &tern_train_cpu),
+        REQUIRE_OK(rig_open(&r, families[i].name, families[i].in_order, RIG_PLAIN, &tern_train_cpu),
                    r.err);
         check_gradients(&r, &doc, 3e-5);
         rig_close(&r);
@@ -295,7 +298,8 @@ TEST(train_gradients_are_the_same_if_activations_are_computed_again) {
         float loss[2] = {0};
         for (int k = 0; k < 2; k++) {
             REQUIRE_OK(
-                rig_open(&r[k], families[i].name, families[i].in_order, k == 1, &tern_train_cpu),
+                rig_open(&r[k], families[i].name, families[i].in_order, k == 1 ? RIG_RECOMPUTES : RIG_PLAIN,
+                         &tern_train_cpu),
                 r[k].err);
             if (!run_batch(&r[k], &loss[k])) return;
         }
@@ -303,6 +307,50 @@ TEST(train_gradients_are_the_same_if_activations_are_computed_again) {
         check_same_bits(&r[0], &r[1]);
         rig_close(&r[0]);
         rig_close(&r[1]);
+    }
+}
+
+// How far gradients with factors rounded to bf16 are from floats', all weights together, relative
+// to their length.
+static double distance(rig *floats, rig *rounded) {
+    double wrong = 0, size = 0;
+    for (size_t v = 0; v < floats->graph.n_values; v++) {
+        const tern_value *x = &floats->graph.values[v];
+        if (x->kind != TERN_VALUE_STATE || strncmp(x->name, "grad.", 5) != 0) continue;
+        float *one = numbers_of(floats, (tern_vid)v), *other = numbers_of(rounded, (tern_vid)v);
+        for (size_t i = 0; one && other && i < (size_t)(x->rows * x->cols); i++) {
+            wrong += (double)(other[i] - one[i]) * (double)(other[i] - one[i]);
+            size += (double)one[i] * (double)one[i];
+        }
+        tern_free(one);
+        tern_free(other);
+    }
+    return sqrt(wrong / size);
+}
+
+// The bound is that of a GPU's halves (gpu_train_test.c), which have three bits more. States and
+// choices of experts make a rounding grow, so their families are left out. Seen to fail: tiles that
+// leave out the last step of a panel.
+TEST(train_gradients_with_factors_in_bf16_are_near_those_of_floats) {
+    enum { N_PLAIN = 13 };
+    for (size_t i = 0; i < N_PLAIN; i++) {
+        rig r[2];
+        float loss[2] = {0};
+        for (int k = 0; k < 2; k++) {
+            REQUIRE_OK(rig_open(&r[k], families[i].name, families[i].in_order,
+                                k == 1 ? RIG_BF16 : RIG_PLAIN, &tern_train_cpu),
+                       r[k].err);
+            if (!run_batch(&r[k], &loss[k])) return;
+        }
+        const bool is_rounded = strstr(tern_train_cpu.describe(r[1].device), "bf16") != NULL;
+        const double off = distance(&r[0], &r[1]);
+        CHECK_MSG(off < 3.2e-2 && (off > 0) == is_rounded, "%s: off by %g", families[i].name, off);
+        rig_close(&r[0]);
+        rig_close(&r[1]);
+        if (!is_rounded) {
+            test_skip("this processor does not multiply bf16 faster than floats");
+            return;
+        }
     }
 }
 
@@ -318,7 +366,7 @@ TEST(webgpu_train_gradients_of_the_families_are_those_of_float64) {
         if (!families[i].has_own && !test_is_long()) continue;
         rig r;
         tern_status status =
-            rig_open(&r, families[i].name, families[i].in_order, false, &tern_train_webgpu);
+            rig_open(&r, families[i].name, families[i].in_order, RIG_PLAIN, &tern_train_webgpu);
         if (status == TERN_OK) check_gradients(&r, &doc, 1e-4);
         absent = status != TERN_OK && gpu_is_absent(r.err.message);
         CHECK_MSG(status == TERN_OK || absent, "%s: %s", families[i].name, r.err.message);

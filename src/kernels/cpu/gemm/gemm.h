@@ -1,14 +1,15 @@
 // Products of float matrices for training.
 //
 //   gemm.c            blocks that fit the caches, shares for the threads of a team
-//   gemm.inl          panels and tiles, over the 16-lane vector; gemm_float.inl makes a table of it
+//   gemm.inl          tiles in registers, over the 16-lane vector, and gemm_panels.inl what they
+//                     read; gemm_float.inl and gemm_bf16.inl make tables of them
 //   gemm_<isa>.c      the tables
 //
 // The order of additions is part of the contract, so the bits depend neither on the instruction set
 // nor on the threads: element (i, j) of op(A) op(B) is one chain of fmas from 0 over each
 // TERN_GEMM_DEPTH values of k; the ends of the chains are added up in order, starting with what C
-// holds if the product accumulates. (Factors rounded to bf16 have an order of their own, the
-// instruction's, which does not depend on the threads either.)
+// holds if the product accumulates. (Factors rounded to bf16 have orders of their own, the
+// instructions', which do not depend on the threads either.)
 #ifndef TERN_KERNELS_CPU_GEMM_H
 #define TERN_KERNELS_CPU_GEMM_H
 
