@@ -15,7 +15,7 @@
 //
 // Results have the same bits in every run on one device: sums have a fixed order. On the CPU they
 // depend neither on the number of threads nor on the instruction set (except float products in
-// bf16, of which each instruction set has its own) nor on the size of a piece, which is a multiple
+// bf16, where each instruction set has its own) nor on the size of a piece, which is a multiple
 // of the rows that a product adds up in one chain. One thread at a time may use a device.
 #ifndef TERN_KERNELS_TRAIN_H
 #define TERN_KERNELS_TRAIN_H

@@ -126,9 +126,7 @@ TEST(training_resumes_to_the_same_bits_after_being_killed) {
 
 // The last part has one thread, the others one for each core. Where bf16 is not fast, it is as
 // above.
-TEST(training_resumes_with_factors_in_bf16) {
-    check_resumes(&(tern_train_desc){.bf16 = true}, 2);
-}
+TEST(training_resumes_with_factors_in_bf16) { check_resumes(&(tern_train_desc){.bf16 = true}, 2); }
 
 // Seen to fail: with moments that are not kept.
 TEST(training_resumes_with_every_optimizer) {

@@ -297,10 +297,9 @@ TEST(train_gradients_are_the_same_if_activations_are_computed_again) {
         rig r[2];
         float loss[2] = {0};
         for (int k = 0; k < 2; k++) {
-            REQUIRE_OK(
-                rig_open(&r[k], families[i].name, families[i].in_order, k == 1 ? RIG_RECOMPUTES : RIG_PLAIN,
-                         &tern_train_cpu),
-                r[k].err);
+            REQUIRE_OK(rig_open(&r[k], families[i].name, families[i].in_order,
+                                k == 1 ? RIG_RECOMPUTES : RIG_PLAIN, &tern_train_cpu),
+                       r[k].err);
             if (!run_batch(&r[k], &loss[k])) return;
         }
         CHECK_MSG(r[1].graph.n_nodes > r[0].graph.n_nodes, "%s: nothing is", families[i].name);

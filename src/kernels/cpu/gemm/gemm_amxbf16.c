@@ -56,13 +56,17 @@ static void pack_columns(float *to, const float *x, size_t ld, size_t n, size_t 
 }
 
 static void pack_a(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth) {
-    if (along) pack_rows(to, x, ld, n, depth);
-    else pack_columns(to, x, ld, n, depth);
+    if (along)
+        pack_rows(to, x, ld, n, depth);
+    else
+        pack_columns(to, x, ld, n, depth);
 }
 
 static void pack_b(float *to, const float *x, size_t ld, bool along, size_t n, size_t depth) {
-    if (along) pack_panels(to, x, ld, n, depth, SIDE);
-    else pack_across(to, x, ld, n, depth, SIDE);
+    if (along)
+        pack_panels(to, x, ld, n, depth, SIDE);
+    else
+        pack_across(to, x, ld, n, depth, SIDE);
 }
 
 // ---- Products ----------------------------------------------------------------------------------
@@ -132,10 +136,14 @@ static void multiply_edge(const tern_gemm_part *c, const float *a, const float *
     _Alignas(64) float sums[SIDE * SIDE] = {0};
     if (c->accumulate) copy_rows(sums, SIDE, c->c, c->ldc, c->m, c->n);
     load_c(sums, SIDE);
-    if (c->m > 16 && c->n > 16) multiply_steps(a, b, n_steps, (next_c){0}, true, true);
-    else if (c->m > 16) multiply_steps(a, b, n_steps, (next_c){0}, true, false);
-    else if (c->n > 16) multiply_steps(a, b, n_steps, (next_c){0}, false, true);
-    else multiply_steps(a, b, n_steps, (next_c){0}, false, false);
+    if (c->m > 16 && c->n > 16)
+        multiply_steps(a, b, n_steps, (next_c){0}, true, true);
+    else if (c->m > 16)
+        multiply_steps(a, b, n_steps, (next_c){0}, true, false);
+    else if (c->n > 16)
+        multiply_steps(a, b, n_steps, (next_c){0}, false, true);
+    else
+        multiply_steps(a, b, n_steps, (next_c){0}, false, false);
     store_c(sums, SIDE);
     copy_rows(c->c, c->ldc, sums, SIDE, c->m, c->n);
 }
@@ -153,11 +161,14 @@ static void multiply(const tern_gemm_part *c, const float *a, const float *b, si
                 multiply_edge(&part, a + i / SIDE * panel, b, n_steps);
                 continue;
             }
-            if (c->accumulate) load_c(at, c->ldc);
-            else clear_c();
+            if (c->accumulate)
+                load_c(at, c->ldc);
+            else
+                clear_c();
             const bool is_last = c->m - i < 2 * SIDE;
             const next_c next = {is_last ? c->c + j + SIDE : at + SIDE * c->ldc, c->ldc,
-                                 is_last && c->n - j < 2 * SIDE ? 0 : SIDE, (SIDE - 1) / n_steps + 1};
+                                 is_last && c->n - j < 2 * SIDE ? 0 : SIDE,
+                                 (SIDE - 1) / n_steps + 1};
             multiply_steps(a + i / SIDE * panel, b, n_steps, next, true, true);
             store_c(at, c->ldc);
         }

@@ -8,8 +8,8 @@
 #include "kernels/cpu/float/vec_math.inl"
 #include "kernels/cpu/gemm/gemm.h"
 
-#define GEMM_TABLE  tern_gemm_kernels_bf16
-#define GEMM_NAME   "bf16 products"
+#define GEMM_TABLE tern_gemm_kernels_bf16
+#define GEMM_NAME  "bf16 products"
 
 #include "kernels/cpu/gemm/gemm_bf16.inl"
 

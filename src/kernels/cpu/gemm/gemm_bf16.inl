@@ -1,4 +1,4 @@
-// Words of factors rounded to bf16: pairs of neighbours in k. After a vec_avx512.h with AVX512-BF16.
+// Words of factors rounded to bf16: pairs of neighbours in k, by AVX512-BF16.
 
 #define GEMM_VALUES 2
 

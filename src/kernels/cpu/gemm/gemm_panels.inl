@@ -1,7 +1,7 @@
 // Panels, over the 16-lane vector; included after
 //
 //   GEMM_VALUES            values of k in a word
-//   GEMM_UNIT              words that the inner step takes at once: panels are padded to whole units
+//   GEMM_UNIT              words of an inner step; panels are padded to whole steps
 //   gemm_along(x, left)    16 words along a row that has `left` more values of k
 //   gemm_across(x, ld, cols, left)  one word for each of 16 columns; `cols` remain
 
