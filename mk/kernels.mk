@@ -22,6 +22,6 @@ check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar referenc
 ARM_MAKE = $(MAKE) CC=$(ARM_CC) BUILD=$(BUILD)/arm IMAGES= SOUNDS=
 .PHONY: build-kernels-arm
 build-kernels-arm:
-	$(ARM_MAKE) $(BUILD)/arm/kernel_tests
+	+$(ARM_MAKE) $(BUILD)/arm/kernel_tests
 check-kernels-arm: ## the same for 64-bit ARM, under qemu
-	$(ARM_MAKE) check-kernels RUN="qemu-aarch64 -L $(ARM_ROOT)"
+	+$(ARM_MAKE) check-kernels RUN="qemu-aarch64 -L $(ARM_ROOT)"

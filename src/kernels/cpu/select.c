@@ -106,9 +106,9 @@ static const struct level {
      &tern_head_kernels_avx512, GEMM(avx512), &tern_grouped_kernels_amx},
 #elif defined(__aarch64__)
     {"neon", "neon", always, &tern_float_kernels_neon, &tern_ternary_kernels_neon,
-     &tern_head_kernels_scalar, GEMM(neon), &tern_grouped_kernels_neon},
+     &tern_head_kernels_neon, GEMM(neon), &tern_grouped_kernels_neon},
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
-     &tern_ternary_kernels_dotprod, &tern_head_kernels_scalar, GEMM(neon),
+     &tern_ternary_kernels_dotprod, &tern_head_kernels_dotprod, GEMM(neon),
      &tern_grouped_kernels_dotprod},
 #elif defined(__wasm_relaxed_simd__)
     {"relaxed", "wasm relaxed", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,

@@ -62,6 +62,7 @@ typedef struct tern_head_kernels {
 extern const tern_head_kernels tern_head_kernels_scalar;
 extern const tern_head_kernels tern_head_kernels_avx2;
 extern const tern_head_kernels tern_head_kernels_avx512;
+extern const tern_head_kernels tern_head_kernels_neon, tern_head_kernels_dotprod;
 extern const tern_head_kernels tern_head_kernels_wasm, tern_head_kernels_wasm_dot;
 
 #endif

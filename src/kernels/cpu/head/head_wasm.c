@@ -1,6 +1,9 @@
 // The head for WebAssembly, with sums of 16 bits: 8 times 2 products of at most 15 * 128 stay below
 // 2^15.
 #include <wasm_simd128.h>
+#include "kernels/cpu/head/head_kernels.h"
+
+#include "kernels/cpu/head/head_quantize.inl"
 
 #define INLINE  static inline __attribute__((always_inline))
 #define KERNELS tern_head_kernels_wasm
@@ -21,8 +24,6 @@ INLINE v128_t dot_add(v128_t sum, v128_t c, v128_t x) {
 INLINE v128_t dwords(v128_t sum) { return wasm_i32x4_dot_i16x8(sum, wasm_i16x8_splat(1)); }
 
 #include "kernels/cpu/head/head_wasm.inl"
-
-#include "kernels/cpu/head/head_quantize.inl"
 
 // Only while a model is loaded: small rather than fast.
 __attribute__((minsize)) void tern_head_quantize_wasm(tern_head_row *row, float *w, size_t n) {
