@@ -12,7 +12,7 @@
 //
 // A core waits for only some twenty cache lines at a time, too few for the memory's speed unless
 // lines are brought into the second-level cache long before: by one prefetch a line, in memory
-// order, AHEAD bytes ahead. No line may be skipped, and none prefetched to the first level.
+// order, TERN_AHEAD bytes ahead. No line may be skipped, and none prefetched to the first level.
 #include "kernels/cpu/ternary/ternary_avx512.h"
 
 #include <string.h>
@@ -105,7 +105,7 @@ static void pack_row(tern_packing packing, const int8_t *q, size_t n_in, uint8_t
 
 // ---- Decode ------------------------------------------------------------------------------------
 
-enum { ROWS = 4, TOKENS = 11, AHEAD = 12288 }; // TOKENS: multiplied at once; AHEAD: bytes
+enum { ROWS = 4, TOKENS = 11 }; // TOKENS: multiplied at once
 
 // 2-bit rows are read by 64 bytes, two blocks: a field then holds 32 elements of the first and 32
 // of the second. The same order of activations: for each 256 of them, [field][block][32].
@@ -172,7 +172,9 @@ TERN_INLINE __m512i field_mask(int k) { return _mm512_set1_epi8((char)(3 << 2 * 
 
 TERN_INLINE __m512i load(const void *p) { return _mm512_loadu_si512(p); }
 
-TERN_INLINE void prefetch(const uint8_t *p) { _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T1); }
+TERN_INLINE void prefetch(const uint8_t *p) {
+    _mm_prefetch((const char *)p + TERN_AHEAD, _MM_HINT_T1);
+}
 
 TERN_INLINE void add_2bit(fields *acc, __m512i w, const int8_t *x) {
     DP(acc->x64, _mm512_and_si512(w, field_mask(3)), load(x));

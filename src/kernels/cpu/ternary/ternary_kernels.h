@@ -32,6 +32,7 @@ enum {
     TERN_T5_WEIGHTS = 320, // in a whole piece of 1.6-bit codes
     TERN_T5_BYTES = 64,
     TERN_T5_FIRST = 85, // the weight of the first code in a byte
+    TERN_AHEAD = 12288, // bytes that rows are prefetched ahead, see ternary_avx512.c
 };
 
 // The part of a 1.6-bit byte that stands for 27 c1 + 9 c2 + 3 c3 + c4.

@@ -12,13 +12,14 @@
 //   GEMV_TOKENS_2BIT, _T5       where gemm overtakes gemv
 //   DOT_ONE(row, n_bytes, x, is_2bit)     if there is a better way for one token: the sum of a
 //                               row's codes, as they are unpacked, times activations
+//   CHAINED(is_2bit), dot_chains(...)     if dot_row has a better way for up to that many tokens
 //   SMALL                       if code for up to 4 tokens at once must do, else for up to 8
 //   KERNELS, NAME, peak_loop()  the table to define
 #include <string.h>
 
 _Static_assert(TOKENS == 4, "any_tile");
 
-enum { MAX_DOTS = 40, AHEAD = 12288 }; // AHEAD: bytes, see ternary_avx512.c
+enum { MAX_DOTS = 40 };
 enum { GROUP = 16, CACHED = 24576 }; // rows at once; bytes of activations
 #ifdef SMALL
 enum { FEW = 4 }; // tokens at once
@@ -64,16 +65,22 @@ TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, b
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // One row times n_tokens (a constant) of x's, from x->q on.
-TERN_INLINE void dot_row(int32_t acc[FEW], const uint8_t *row, size_t n_bytes,
-                         const tern_i8_rows x, bool is_2bit, int n_tokens) {
+TERN_INLINE void dot_row(int32_t acc[FEW], const uint8_t *row, size_t n_bytes, const tern_i8_rows x,
+                         bool is_2bit, int n_tokens) {
 #define DECLARE(t) sums s##t = no_sums();
-#define BEGIN(t) unit_sums u##t = no_units();
+#define BEGIN(t)   unit_sums u##t = no_units();
 #define MULTIPLY(t)                                                                                \
-    if ((t) < n_tokens) u##t = dot_unit(u##t, b, x.q + (t) * x.stride, p, is_2bit);
+    if ((t) < n_tokens) u##t = dot_unit(u##t, b, x.q + (t)*x.stride, p, is_2bit);
 #define END(t)                                                                                     \
     if ((t) < n_tokens) s##t = add_units(s##t, u##t);
 #define STORE(t)                                                                                   \
     if ((t) < n_tokens) acc[t] = add_up(s##t);
+#ifdef CHAINED
+    if (n_tokens <= CHAINED(is_2bit)) {
+        dot_chains(acc, row, n_bytes, x, is_2bit, n_tokens);
+        return;
+    }
+#endif
     EACH_TOKEN(DECLARE)
     for (size_t at = 0; at < n_bytes;) {
         size_t end = tern_min_size(n_bytes, at + MAX_DOTS / 5 * UNIT);
@@ -81,7 +88,7 @@ TERN_INLINE void dot_row(int32_t acc[FEW], const uint8_t *row, size_t n_bytes,
         for (; at < end; at += UNIT) {
             bytes b = load_bytes(row + at);
             place p = place_of(at, n_bytes, is_2bit);
-            __builtin_prefetch(row + at + AHEAD, 0, 2); // to the second-level cache
+            __builtin_prefetch(row + at + TERN_AHEAD, 0, 2); // to the second-level cache
             EACH_TOKEN(MULTIPLY)
         }
         EACH_TOKEN(END)
@@ -161,8 +168,10 @@ static void gemv(const tern_ternary_matrix *w, const tern_i8_rows *x, const void
     const gemv_args g = {w, x, tern_ternary_row_bytes(w->packing, w->n_in), *to};
 #ifdef DOT_ONE
     if (x->n_tokens == 1) {
-        if (w->packing == TERN_PACK_2BIT) gemv_one(&g, to->first, to->last, true);
-        else gemv_one(&g, to->first, to->last, false);
+        if (w->packing == TERN_PACK_2BIT)
+            gemv_one(&g, to->first, to->last, true);
+        else
+            gemv_one(&g, to->first, to->last, false);
         return;
     }
 #endif
@@ -213,8 +222,10 @@ static void make_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t
         int8_t *dst = (int8_t *)panels + t0 * 4 * n_steps(n_in);
         for (size_t step = 0; step < n_steps(n_in); step++)
             for (size_t t = t0; t < t0 + TOKENS; t++, dst += 4) {
-                if (t < last_token) memcpy(dst, x->q + t * x->stride + 4 * step, 4);
-                else memset(dst, 0, 4);
+                if (t < last_token)
+                    memcpy(dst, x->q + t * x->stride + 4 * step, 4);
+                else
+                    memset(dst, 0, 4);
             }
     }
 }
@@ -310,8 +321,8 @@ static void pack_codes(const uint8_t *c, size_t n, uint8_t *row) {
         m = n - base >= TERN_T5_WEIGHTS ? TERN_T5_BYTES : tern_t5_tail_bytes(n);
         uint8_t number[TERN_T5_BYTES];
         for (size_t j = 0; j < m; j++)
-            number[j] = (uint8_t)(27 * c[m + j] + 9 * c[2 * m + j] + 3 * c[3 * m + j] +
-                                  c[4 * m + j]);
+            number[j] =
+                (uint8_t)(27 * c[m + j] + 9 * c[2 * m + j] + 3 * c[3 * m + j] + c[4 * m + j]);
         for (size_t j = 0; j < m; j++)
             row[j] = (uint8_t)(TERN_T5_FIRST * c[j] + low_parts[number[j]]);
     }

@@ -69,5 +69,5 @@ TERN_INLINE int8x16_t load_codes(const uint8_t *p) { return vreinterpretq_s8_u8(
 
 // The accumulator stays in its register, and counts as used as far as the compiler knows.
 #define KEEP(a) __asm__("" : "+w"(a))
-#define USE(a) __asm__ volatile("" ::"w"(a))
+#define USE(a)  __asm__ volatile("" ::"w"(a))
 #define EACH(X) X(0) X(1) X(2) X(3)

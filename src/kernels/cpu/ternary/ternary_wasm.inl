@@ -30,8 +30,8 @@ TERN_INLINE bytes code_at(bytes b, uint32_t bit) {
 }
 
 TERN_INLINE codes unpack_2bit(bytes b) {
-    return (codes){code_at(b, 6), code_at(b, 4), code_at(b, 2),
-                   wasm_v128_and(b, low_bits()), wasm_i8x16_splat(0)};
+    return (codes){code_at(b, 6), code_at(b, 4), code_at(b, 2), wasm_v128_and(b, low_bits()),
+                   wasm_i8x16_splat(0)};
 }
 
 // 1 + the number of the thresholds 85 and 170 that v reaches, as in ternary_avx2.c.
@@ -140,7 +140,7 @@ TERN_INLINE int32_t dot_one(const uint8_t *row, size_t n_bytes, const int8_t *x,
     return add_up(s);
 }
 #define DOT_ONE dot_one
-#define SMALL // pages wait for the module to arrive
+#define SMALL   // pages wait for the module to arrive
 
 // ---- Others ------------------------------------------------------------------------------------
 
