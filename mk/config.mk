@@ -100,7 +100,7 @@ LIBS += -lm -ldl -pthread # last: static libraries before them need them
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
 ISA_x86_64  := avx2 avx512 avx512bf16 amx amxbf16
-ISA_aarch64 := neon dotprod
+ISA_aarch64 := neon dotprod i8mm
 FLAGS_avx2    := -mavx2 -mfma -mf16c
 FLAGS_avx512  := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
 FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16
@@ -108,8 +108,9 @@ FLAGS_amx     := $(FLAGS_avx512) -mamx-tile -mamx-int8
 FLAGS_amxbf16 := $(FLAGS_avx512bf16) -mamx-tile -mamx-bf16
 FLAGS_neon    :=
 FLAGS_dotprod := -march=armv8.2-a+dotprod
+FLAGS_i8mm    := $(FLAGS_dotprod)+i8mm
 ISAS     := $(ISA_$(MACHINE))
-ALL_ISAS := avx2 avx512 avx512bf16 amx amxbf16 neon dotprod wasm
+ALL_ISAS := avx2 avx512 avx512bf16 amx amxbf16 neon dotprod i8mm wasm
 
 # What is in and what is left out, and which packages bring it.
 define say_parts

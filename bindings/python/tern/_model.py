@@ -61,7 +61,7 @@ class Model:
     chat_template   a Jinja template that replaces the file's
     pooling         "mean", "last", "cls": makes an embedding model of a decoder whose files name no pooling
     vocab_only      only tokenizer and template
-    cpu_features    at most these: "scalar", "avx2", "avx512", "amx", "neon"
+    cpu_features    at most these: "scalar", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"
     loras           adapters, one or a list: a path, (path, scale), Lora
     loras_by_session   session(lora_scales=[...]) chooses among them, instead of all together
     mmproj          the vision part of a GGUF, a path or bytes; None: mmproj*.gguf beside it, "": text only

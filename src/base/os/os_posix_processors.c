@@ -2,10 +2,14 @@
 // half a processor each are stopped half of the time. Version 2 of control groups has it in
 // cpu.max, version 1 in two files; the tightest limit of a group and its parents counts.
 #include "base/os/os_processors.h"
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 #if defined(__linux__)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/strbuf.h"
@@ -174,4 +178,26 @@ bool tern_processor_tiles(void) {
 }
 #else
 bool tern_processor_tiles(void) { return false; }
+#endif
+
+// ---- ARM ---------------------------------------------------------------------------------------
+
+#if defined(__linux__) && defined(__aarch64__)
+bool tern_processor_i8mm(void) { return getauxval(AT_HWCAP2) >> 13 & 1; } // HWCAP2_I8MM
+#elif defined(__APPLE__)
+bool tern_processor_i8mm(void) { // from M2 on
+    int yes = 0;
+    size_t size = sizeof yes;
+    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &yes, &size, NULL, 0) == 0 && yes;
+}
+#else
+bool tern_processor_i8mm(void) { return false; }
+#endif
+
+#if defined(__APPLE__)
+bool tern_processor_name(char *out, size_t size) {
+    return sysctlbyname("machdep.cpu.brand_string", out, &size, NULL, 0) == 0;
+}
+#else
+bool tern_processor_name(char *out, size_t size) { return (void)out, (void)size, false; }
 #endif

@@ -61,6 +61,8 @@ static bool has_dotprod(void) {
 #endif
 }
 
+static bool has_i8mm(void) { return has_dotprod() && tern_processor_i8mm(); }
+
 #elif defined(__wasm_relaxed_simd__)
 
 // Is the dot product that adds to sums of 32 bits one instruction? With codes of 8 bits, for which
@@ -110,6 +112,8 @@ static const struct level {
     {"dotprod", "neon dotprod", has_dotprod, &tern_float_kernels_neon,
      &tern_ternary_kernels_dotprod, &tern_head_kernels_dotprod, GEMM(neon),
      &tern_grouped_kernels_dotprod},
+    {"i8mm", "neon dotprod i8mm", has_i8mm, &tern_float_kernels_neon, &tern_ternary_kernels_i8mm,
+     &tern_head_kernels_dotprod, GEMM(neon), &tern_grouped_kernels_i8mm},
 #elif defined(__wasm_relaxed_simd__)
     {"relaxed", "wasm relaxed", always, &tern_float_kernels_wasm, &tern_ternary_kernels_wasm,
      &tern_head_kernels_wasm, GEMM(wasm), &tern_grouped_kernels_wasm},

@@ -185,6 +185,7 @@ static const tern_model_desc variants[] = {
     {.cpu_features = "avx512", .n_threads = 3, .n_batch = 64},
     {.cpu_features = "neon", .n_threads = 2},
     {.cpu_features = "dotprod", .n_threads = 1, .n_batch = 5},
+    {.cpu_features = "i8mm", .n_threads = 2},
     {.n_threads = 1, .n_batch = 33, .ternary = TERN_TERNARY_2BIT},
     {.n_threads = 2, .n_batch = 1, .head = TERN_HEAD_EXACT},
     {.n_threads = 4, .ternary = TERN_TERNARY_1_6BIT},

@@ -66,7 +66,9 @@ typedef struct tern_grouped_kernels {
     const char *name;
     size_t block_tokens; // in a block of activations, at most
     size_t few_tokens;   // but a whole batch of up to this many is one block; at least block_tokens
-    size_t tile_tokens;  // from this many on blocks have 16 tokens, and runs of 64; 0: never
+    size_t tile_tokens;  // from this many on (0: never) blocks and runs are those of tiles:
+    size_t tile_block;   // tokens in a block, at most
+    size_t tile_run;     // columns of a run: 8 (blocks are even then) or 64
     size_t tile_bytes;   // of scratch for them
     // Narrow codes: out[t * stride + r] = sum over groups g of 64, in order, of
     //     w_scale[r][g] * ((float)(sum in g of value * q) * x_scale[t][g]),
@@ -82,7 +84,7 @@ typedef struct tern_grouped_kernels {
                      const tern_product *to);
 } tern_grouped_kernels;
 
-// Sets how x, which has n_tokens, lies in memory: runs have 4 columns, or 64.
+// Sets how x, which has n_tokens, lies in memory: runs have 4, 8 or 64 columns.
 void tern_grouped_arrange(const tern_grouped_kernels *k, tern_grouped_rows *x);
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits);
 // A block of m from 16 rows of numbers, n_in apart (-1, 0, 1, 2; in one bit -1, 1), and scales, as

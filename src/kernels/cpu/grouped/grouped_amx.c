@@ -362,5 +362,7 @@ const tern_grouped_kernels tern_grouped_kernels_amx = {.name = "amx",
                                                        .block_tokens = 6,
                                                        .few_tokens = 9,
                                                        .tile_tokens = 16,
+                                                       .tile_block = 16,
+                                                       .tile_run = TERN_GROUP,
                                                        .tile_bytes = sizeof(scratch),
                                                        .multiply = multiply};

@@ -9,11 +9,10 @@
 //   store_sums(int32_t *to, sums)      16 / VECTORS whole sums
 //   WIDE                               multiplies wide codes; else what grouped_wide.inl asks for
 //   KERNELS, NAME
+#ifndef WIDE
+#define UNPACKS_WIDE
+#endif
 #include "kernels/cpu/grouped/grouped_lanes.inl"
-
-// How codes lie: packed, or, for more than a block of tokens, unpacked to a byte each in scratch,
-// a step of four columns after the other, with the scales as floats.
-typedef enum code_form { ONE_BIT, TWO_BITS, BYTES } code_form;
 
 typedef struct tile_args {
     const tern_grouped_matrix *w;
@@ -29,16 +28,6 @@ typedef struct tile_args {
     bool accumulate;
 } tile_args;
 
-GROUPED_INLINE int steps_of(code_form form) { // in 64 bytes
-    return form == BYTES ? 1 : form == TWO_BITS ? 4 : 8;
-}
-
-GROUPED_INLINE size_t group_bytes(code_form form) { return 1024 / (size_t)steps_of(form); }
-
-GROUPED_INLINE codes field(codes c, int s, code_form form) {
-    return form == BYTES ? c : form == TWO_BITS ? two_bits(c, s) : one_bit(c, s);
-}
-
 // A group of 64 columns: integer sums [n][16] of codes times activations, n a constant.
 GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, const int8_t *x,
                                    int n, code_form form) {
@@ -46,18 +35,16 @@ GROUPED_INLINE void multiply_group(int32_t acc[TOKENS][16], const uint8_t *p, co
 #define MULTIPLY(t, v)                                                                             \
     if (IS_USED(t, v)) s##t##v = dot_add(s##t##v, w##v, x + 4 * (t));
 #define STORE(t, v)                                                                                \
-    if (IS_USED(t, v)) store_sums(&acc[(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15], s##t##v);
-#define LOAD(v) codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
+    if (IS_USED(t, v)) store_sums(&acc[(t) < TOKENS ? (t) : 0][((v)*VECTOR_ROWS) & 15], s##t##v);
+#define LOAD(v)  codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
 #define FIELD(v) codes w##v = field(c##v, s, form);
     EACH_SUM(DECLARE)
     const int n_steps = steps_of(form);
     for (const uint8_t *end = p + group_bytes(form); p < end; p += 64) {
-        LOAD(0) LOAD(1) LOAD(2) LOAD(3)
-        if (form != BYTES) __builtin_prefetch(p + FETCH, 0, 2);
+        LOAD(0) LOAD(1) LOAD(2) LOAD(3) if (form != BYTES) __builtin_prefetch(p + FETCH, 0, 2);
 #pragma GCC unroll 8
         for (int s = 0; s < n_steps; s++, x += 4 * n) {
-            FIELD(0) FIELD(1) FIELD(2) FIELD(3)
-            EACH_SUM(MULTIPLY)
+            FIELD(0) FIELD(1) FIELD(2) FIELD(3) EACH_SUM(MULTIPLY)
         }
     }
     EACH_SUM(STORE)
@@ -97,9 +84,12 @@ static void any_tile(const tile_args *g, size_t n) {
     switch (n) {
 #define TILE(n)                                                                                    \
     case n:                                                                                        \
-        if (g->unpacked) tile(g, (n) <= TOKENS ? (n) : 1, BYTES);                                  \
-        else if (g->w->bits == 2) tile(g, (n) <= TOKENS ? (n) : 1, TWO_BITS);                      \
-        else tile(g, (n) <= TOKENS ? (n) : 1, ONE_BIT);                                            \
+        if (g->unpacked)                                                                           \
+            tile(g, (n) <= TOKENS ? (n) : 1, BYTES);                                               \
+        else if (g->w->bits == 2)                                                                  \
+            tile(g, (n) <= TOKENS ? (n) : 1, TWO_BITS);                                            \
+        else                                                                                       \
+            tile(g, (n) <= TOKENS ? (n) : 1, ONE_BIT);                                             \
         break;
         TILE(1)
         TILE(2)
@@ -108,24 +98,6 @@ static void any_tile(const tile_args *g, size_t n) {
         TILE(4)
 #endif
 #undef TILE
-    }
-}
-
-static void unpack_narrow(const tern_grouped_matrix *w, const uint8_t *block, uint8_t *to,
-                          float *scales) {
-    const uint8_t *end = block + tern_grouped_code_bytes(w);
-    const code_form form = w->bits == 2 ? TWO_BITS : ONE_BIT;
-    for (; block < end; block += 64) {
-        __builtin_prefetch(block + FETCH, 0, 2);
-        for (int s = 0; s < steps_of(form); s++, to += 64)
-            for (size_t v = 0; v < VECTORS; v++) {
-                codes c = field(load_codes(block + v * VECTOR_BYTES), s, form);
-                memcpy(to + v * VECTOR_BYTES, &c, sizeof c);
-            }
-    }
-    for (size_t g = 0; g < w->n_in / w->group; g++, end += 32, scales += 16) {
-        __builtin_prefetch(end + FETCH, 0, 2);
-        v16_store(scales, v16_from_f16(end));
     }
 }
 

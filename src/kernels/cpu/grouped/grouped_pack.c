@@ -6,10 +6,13 @@
 void tern_grouped_arrange(const tern_grouped_kernels *k, tern_grouped_rows *x) {
     const size_t n = x->n_tokens;
     const bool in_tiles = k->tile_tokens && n >= k->tile_tokens;
-    const size_t most = in_tiles ? 16 : n <= k->few_tokens ? k->few_tokens : k->block_tokens;
+    const size_t most = in_tiles             ? k->tile_block
+                        : n <= k->few_tokens ? k->few_tokens
+                                             : k->block_tokens;
     const size_t n_blocks = (n + most - 1) / most;
     x->block = n > 0 ? (n + n_blocks - 1) / n_blocks : 1;
-    x->run = in_tiles ? TERN_GROUP : 4;
+    x->run = in_tiles ? k->tile_run : 4;
+    if (x->run == 8) x->block += x->block % 2;
 }
 
 size_t tern_grouped_block_bytes(size_t n_in, size_t group, int bits) {
@@ -72,6 +75,8 @@ void tern_grouped_put_token(const tern_grouped_rows *x, size_t n_in, size_t toke
     int8_t *to = x->q + first * n_in + x->run * at;
     if (x->run == 4)
         for (size_t i = 0; i < n_in; i += 4, to += 4 * n) memcpy(to, q + i, 4);
+    else if (x->run == 8)
+        for (size_t i = 0; i < n_in; i += 8, to += 8 * n) memcpy(to, q + i, 8);
     else
         for (size_t i = 0; i < n_in; i += 64, to += 64 * n) memcpy(to, q + i, 64);
     size_t part = first * n_groups * TERN_GROUP_PARTS + at;

@@ -10,8 +10,6 @@
 //   SMALL                                if 4-bit codes have no code of their own: then sums is
 //                                        a sums_32, and dot_add is not needed
 //   WIDE                                 a name
-#include "kernels/cpu/grouped/grouped_wide.h"
-
 #ifndef WIDE_LINKAGE
 #define WIDE_LINKAGE static
 #endif
@@ -27,9 +25,6 @@ typedef struct wide_args {
     const float *minus_scaled;    // the same
     float (*sums)[16];            // of each token
 } wide_args;
-
-// Codes of up to 4 bits, whose sums of 32 columns are those of narrow codes; of up to 6; of 8.
-typedef enum wide_kind { WIDE_FOUR, WIDE_SIX, WIDE_EIGHT } wide_kind;
 
 #ifdef SMALL
 #define no_sums          no_sums_32
@@ -50,21 +45,24 @@ GROUPED_INLINE void wide_unit(const wide_args *a, int n, wide_kind kind) {
     sums_32 s##t##v = no_sums_32();
 #define MULTIPLY(t, v)                                                                             \
     if (IS_USED(t, v)) {                                                                           \
-        if (kind == WIDE_FOUR) four##t##v = dot_add(four##t##v, c##v, x + 4 * (t));                \
-        else s##t##v = add_products(s##t##v, c##v, x + 4 * (t), kind == WIDE_EIGHT);               \
+        if (kind == WIDE_FOUR)                                                                     \
+            four##t##v = dot_add(four##t##v, c##v, x + 4 * (t));                                   \
+        else                                                                                       \
+            s##t##v = add_products(s##t##v, c##v, x + 4 * (t), kind == WIDE_EIGHT);                \
     }
 #define STORE(t, v)                                                                                \
     if (IS_USED(t, v)) {                                                                           \
-        int32_t *to = &acc[n_parts][(t) < TOKENS ? (t) : 0][((v) * VECTOR_ROWS) & 15];             \
-        if (kind == WIDE_FOUR) store_sums(to, four##t##v);                                         \
-        else store_sums_32(to, s##t##v);                                                           \
+        int32_t *to = &acc[n_parts][(t) < TOKENS ? (t) : 0][((v)*VECTOR_ROWS) & 15];               \
+        if (kind == WIDE_FOUR)                                                                     \
+            store_sums(to, four##t##v);                                                            \
+        else                                                                                       \
+            store_sums_32(to, s##t##v);                                                            \
     }
 #define LOAD(v) codes c##v = load_codes(p + ((v) < VECTORS ? (v) : 0) * VECTOR_BYTES);
         for (size_t first = 0; first < a->n_steps; first += most, n_parts++) {
             EACH_SUM(DECLARE)
             for (size_t s = 0; s < tern_grouped_min(most, a->n_steps); s++, p += 64, x += 4 * n) {
-                LOAD(0) LOAD(1) LOAD(2) LOAD(3)
-                EACH_SUM(MULTIPLY)
+                LOAD(0) LOAD(1) LOAD(2) LOAD(3) EACH_SUM(MULTIPLY)
             }
             EACH_SUM(STORE)
         }
@@ -95,8 +93,10 @@ static void any_wide_unit(const wide_args *a, size_t n, wide_kind kind) {
 #endif
 #define UNIT(n)                                                                                    \
     case n:                                                                                        \
-        if (kind == WIDE_EIGHT) wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_EIGHT);                 \
-        else if (kind == WIDE_SIX) wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_SIX);                \
+        if (kind == WIDE_EIGHT)                                                                    \
+            wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_EIGHT);                                     \
+        else if (kind == WIDE_SIX)                                                                 \
+            wide_unit(a, (n) <= TOKENS ? (n) : 1, WIDE_SIX);                                       \
         FOUR(n)                                                                                    \
         break;
         UNIT(1)
@@ -110,47 +110,6 @@ static void any_wide_unit(const wide_args *a, size_t n, wide_kind kind) {
     }
 }
 
-static wide_kind wide_kind_of(const tern_grouped_matrix *w) {
-    if (w->bits == 8 || w->has_table) return WIDE_EIGHT;
-#ifdef SMALL
-    return WIDE_SIX;
-#else
-    return w->bits == 4 ? WIDE_FOUR : WIDE_SIX;
-#endif
-}
-
-// Codes of a unit, a byte each. (The compiler makes vectors of the nibbles' loops.)
-static void unpack_unit(const tern_grouped_matrix *w, const uint8_t *low, uint8_t *to) {
-    const uint8_t *high = low + WIDE_UNPACKED / 2;
-    for (size_t k = 0; k < 8; k++, low += 64)
-        for (size_t i = 0; i < 64; i++) {
-            to[128 * k + i] = low[i] & 15;
-            to[128 * k + 64 + i] = low[i] >> 4;
-        }
-    if (w->has_table) {
-        for (size_t k = 0; k < 16; k++) look_up(to + 64 * k, w->table);
-    } else if (w->bits > 4) {
-        const size_t each = w->bits == 6 ? 4 : 8; // steps of four columns in 64 bytes
-        for (size_t k = 0; k < 16; k++)
-            for (size_t i = 0; i < 64; i += VECTOR_BYTES) {
-                uint8_t *at = to + 64 * k + i;
-                codes c = load_codes(high + 64 * (k / each) + i);
-                codes up = each == 4 ? two_bits(c, (int)(k % 4)) << 4
-                                     : one_bit(c, (int)(k % 8)) << 3;
-                up |= load_codes(at);
-                memcpy(at, &up, VECTOR_BYTES);
-            }
-    }
-}
-
-typedef struct wide_job {
-    const tern_grouped_matrix *w;
-    wide_layout l;
-    const tern_grouped_rows *x;
-    size_t n_groups; // of a unit
-    wide_kind kind;
-} wide_job;
-
 // Unit u of the tokens of a block that begins at token `first`.
 static void wide_times_tokens(const wide_job *j, wide_args *a, size_t u, size_t first) {
     const size_t n = tern_grouped_min(j->x->n_tokens - first, j->x->block), n_in = j->w->n_in;
@@ -161,13 +120,6 @@ static void wide_times_tokens(const wide_job *j, wide_args *a, size_t u, size_t 
     a->minus = j->x->minus + part;
     a->minus_scaled = j->x->minus_scaled + part;
     any_wide_unit(a, n, j->kind);
-}
-
-static const uint8_t *wide_codes(const wide_job *j, const wide_walk *at, uint8_t *to) {
-    const uint8_t *packed = at->unit + j->l.sub_bytes;
-    if (j->w->bits == 8) return packed;
-    unpack_unit(j->w, packed, to);
-    return to;
 }
 
 static void wide_fetch(const uint8_t *p, size_t bytes) {
@@ -187,17 +139,6 @@ static void wide_few(const wide_job *j, wide_args *a, const uint8_t *block) {
         wide_scales(j->w, &j->l, &at, j->n_groups, scales, minima);
         a->codes = wide_codes(j, &at, unpacked);
         wide_times_tokens(j, a, u, 0);
-    }
-}
-
-// As many units at a time as are unpacked, all of a row.
-static void wide_unpack(const wide_job *j, const uint8_t *block, uint8_t *to, float *scales,
-                        float *minima) {
-    const size_t each = j->n_groups * 16;
-    wide_walk at = wide_start(&j->l, block);
-    for (size_t u = 0; u < j->w->n_in / WIDE_UNIT; u++, wide_next(&at, &j->l)) {
-        wide_scales(j->w, &j->l, &at, j->n_groups, scales + u * each, minima + u * each);
-        wide_codes(j, &at, to + u * WIDE_UNPACKED);
     }
 }
 
@@ -230,8 +171,10 @@ WIDE_LINKAGE void WIDE(const tern_grouped_matrix *w, const tern_grouped_rows *x,
         for (size_t t = 0; t < x->n_tokens; t += x->block) {
             const size_t n = tern_grouped_min(x->n_tokens - t, x->block);
             memset(totals, 0, sizeof totals);
-            if (x->n_tokens <= x->block) wide_few(&j, &a, block);
-            else wide_many(&j, &a, block, scratch, t);
+            if (x->n_tokens <= x->block)
+                wide_few(&j, &a, block);
+            else
+                wide_many(&j, &a, block, scratch, t);
             for (size_t i = 0; i < n; i++)
                 put_rows(to->out + (t + i) * to->stride + row, v16_load(totals[i]),
                          tern_grouped_min(to->last - row, TERN_GROUPED_ROWS), to->accumulate);

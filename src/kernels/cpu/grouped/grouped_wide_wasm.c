@@ -3,9 +3,8 @@
 // instruction, it is exact all the same.
 #include "kernels/cpu/grouped/grouped_wasm.inl"
 
-#include "kernels/cpu/grouped/grouped_lanes.inl"
-
 #define SMALL
+#define UNPACKS_WIDE
 #define WIDE_LINKAGE
 
 typedef v128_t sums_32;
@@ -32,5 +31,7 @@ static inline sums_32 add_products(sums_32 s, codes c, const int8_t *x, bool is_
     (void)is_big;
     return add_any_products(s, c, x);
 }
+
+#include "kernels/cpu/grouped/grouped_lanes.inl"
 
 #include "kernels/cpu/grouped/grouped_wide.inl"

@@ -10,7 +10,7 @@
 #define KERNELS tern_ternary_kernels_avx2
 #define NAME    "avx2"
 
-enum { UNIT = 32, ROWS = 16, TOKENS = 4 };
+enum { UNIT = 32, ROWS = 16, TOKENS = 4, DEPTH = 4 };
 enum { GEMV_TOKENS_2BIT = 64, GEMV_TOKENS_T5 = 8 };
 
 typedef __m256i bytes, unit_sums, sums;

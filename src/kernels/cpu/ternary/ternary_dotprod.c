@@ -44,16 +44,16 @@ TERN_INLINE int32_t add_up_chains(const chains *c, bool is_2bit) {
     return add_up(is_2bit ? sum : vaddq_s32(sum, c->s[4]));
 }
 
-// A piece of a row (32 bytes of two-bit codes) times n tokens, a constant, from x on.
-TERN_INLINE void add_piece(chains *c, const uint8_t *row, size_t n_bytes, const int8_t *x,
-                           size_t stride, bool is_2bit, int n) {
+// A piece of a row (32 bytes of two-bit codes) times n tokens, a constant, from x.q on.
+TERN_INLINE void add_piece(chains *c, const uint8_t *row, size_t n_bytes, const tern_i8_rows x,
+                           bool is_2bit, int n) {
 #pragma GCC unroll 2
     for (size_t at = 0; at < n_bytes; at += UNIT) {
         bytes b = load_bytes(row + at);
         codes k = is_2bit ? codes_in_place(b) : unpack_t5(b);
 #pragma GCC unroll 4
         for (int t = 0; t < n; t++)
-            add_to_chains(&c[t], k, x + (size_t)t * stride + at, n_bytes, is_2bit);
+            add_to_chains(&c[t], k, x.q + (size_t)t * x.stride + at, n_bytes, is_2bit);
     }
 }
 
@@ -64,12 +64,12 @@ TERN_INLINE void dot_chains(int32_t *acc, const uint8_t *row, size_t n_bytes, co
     chains c[4];
 #pragma GCC unroll 20
     for (int i = 0; i < 5 * n; i++) c[i / 5].s[i % 5] = vdupq_n_s32(0);
-    const int8_t *q = x.q;
+    tern_i8_rows at = x;
     for (const uint8_t *end = row + n_bytes; row < end;) {
         const size_t piece = is_2bit ? most : tern_min_size(most, (size_t)(end - row));
         __builtin_prefetch(row + TERN_AHEAD, 0, 2); // to the second-level cache
-        add_piece(c, row, piece, q, x.stride, is_2bit, n);
-        row += piece, q += n_codes * piece;
+        add_piece(c, row, piece, at, is_2bit, n);
+        row += piece, at.q += n_codes * piece;
     }
 #pragma GCC unroll 4
     for (int t = 0; t < n; t++) acc[t] = add_up_chains(&c[t], is_2bit);

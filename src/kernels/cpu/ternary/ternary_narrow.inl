@@ -6,18 +6,14 @@
 //   unit_sums, no_units(), dot_add(u, c, x)     adds codes c times activations at x; it must be
 //                               allowed MAX_DOTS times with codes up to 3
 //   sums, no_sums(), add_units(s, u)    32-bit sums, add_up(s) all of their lanes
-//   transpose(to, to_step, from, from_step)     UNIT / 4 rows of UNIT bytes as dwords: dword s of
-//                               row r becomes dword r of the register at to + s * to_step
-//   ROWS, TOKENS, tile(...)     see "Prompt" below
+//   DEPTH, transpose, ROWS, TOKENS, tile     see ternary_tiles.inl
 //   GEMV_TOKENS_2BIT, _T5       where gemm overtakes gemv
 //   DOT_ONE(row, n_bytes, x, is_2bit)     if there is a better way for one token: the sum of a
 //                               row's codes, as they are unpacked, times activations
 //   CHAINED(is_2bit), dot_chains(...)     if dot_row has a better way for up to that many tokens
 //   SMALL                       if code for up to 4 tokens at once must do, else for up to 8
 //   KERNELS, NAME, peak_loop()  the table to define
-#include <string.h>
-
-_Static_assert(TOKENS == 4, "any_tile");
+#include "kernels/cpu/ternary/ternary_tiles.inl"
 
 enum { MAX_DOTS = 40 };
 enum { GROUP = 16, CACHED = 24576 }; // rows at once; bytes of activations
@@ -26,29 +22,6 @@ enum { FEW = 4 }; // tokens at once
 #else
 enum { FEW = 8 };
 #endif
-
-// How much greater the unpacked codes are than weight + 1.
-static int32_t code_excess(tern_packing packing) { return packing == TERN_PACK_1_6BIT; }
-
-// What a kernel with such codes subtracts from its sums.
-static int32_t offset_of(const tern_ternary_matrix *w, int32_t sum) {
-    return (int32_t)((uint32_t)sum * (uint32_t)(1 + code_excess(w->packing)));
-}
-
-static void put(float *y, float value, bool accumulate) { *y = accumulate ? *y + value : value; }
-
-// Where the unit of packed bytes at `at` has its elements: code k at first + k * step.
-typedef struct place {
-    size_t first, step;
-} place;
-
-TERN_INLINE place place_of(size_t at, size_t n_bytes, bool is_2bit) {
-    if (is_2bit)
-        return (place){at / TERN_I2S_BYTES * TERN_I2S_WEIGHTS + at % TERN_I2S_BYTES,
-                       TERN_I2S_BYTES};
-    size_t piece = at / TERN_T5_BYTES * TERN_T5_BYTES;
-    return (place){5 * piece + (at - piece), tern_min_size(TERN_T5_BYTES, n_bytes - piece)};
-}
 
 // ---- Few rows: decoding, short prompts ---------------------------------------------------------
 
@@ -195,110 +168,6 @@ static size_t prepared_bytes(tern_packing packing, size_t n_in, size_t n_tokens)
 static void prepare(tern_packing packing, void *prepared, const tern_i8_rows *x, size_t n_in,
                     size_t first_token, size_t last_token) {
     (void)packing, (void)prepared, (void)x, (void)n_in, (void)first_token, (void)last_token;
-}
-
-// ---- Many rows: prompts ------------------------------------------------------------------------
-
-// As ternary_gemm_avx512.c: ROWS rows are unpacked to [n_in / 4][ROWS][4] and meet TOKENS tokens
-// laid out as [n_in / 4][TOKENS][4]. tile(acc, w, x, steps, n) computes the sums [TOKENS][ROWS] of
-// the first n tokens, a constant. Tokens that a block lacks are zeros and not computed.
-
-static size_t n_steps(size_t n_in) { return (n_in + 3) / 4; }
-
-static size_t padded(size_t n_in) { return (n_in + TERN_I8_PAD - 1) / TERN_I8_PAD * TERN_I8_PAD; }
-
-static size_t panels_bytes(size_t n_in, size_t n_tokens) {
-    return (n_tokens + TOKENS - 1) / TOKENS * TOKENS * 4 * n_steps(n_in);
-}
-
-static size_t gemm_token_block(size_t n_tokens) {
-    (void)n_tokens;
-    return TOKENS;
-}
-
-static void make_panels(void *panels, const tern_i8_rows *x, size_t n_in, size_t first_token,
-                        size_t last_token) {
-    for (size_t t0 = first_token; t0 < last_token; t0 += TOKENS) {
-        int8_t *dst = (int8_t *)panels + t0 * 4 * n_steps(n_in);
-        for (size_t step = 0; step < n_steps(n_in); step++)
-            for (size_t t = t0; t < t0 + TOKENS; t++, dst += 4) {
-                if (t < last_token)
-                    memcpy(dst, x->q + t * x->stride + 4 * step, 4);
-                else
-                    memset(dst, 0, 4);
-            }
-    }
-}
-
-static size_t gemm_scratch_bytes(size_t n_in) { return padded(n_in) * ROWS; }
-
-static void unpack_row(uint8_t *to, const uint8_t *row, size_t n_bytes, bool is_2bit) {
-    for (size_t at = 0; at < n_bytes; at += UNIT) {
-        place p = place_of(at, n_bytes, is_2bit);
-        bytes b = load_bytes(row + at);
-        codes c = is_2bit ? unpack_2bit(b) : unpack_t5(b);
-        store_bytes(to + p.first, c.c0);
-        store_bytes(to + p.first + p.step, c.c1);
-        store_bytes(to + p.first + 2 * p.step, c.c2);
-        store_bytes(to + p.first + 3 * p.step, c.c3);
-        if (!is_2bit) store_bytes(to + p.first + 4 * p.step, c.c4);
-    }
-}
-
-// A piece of all rows at a time, so that it stays in the first-level cache until it is transposed.
-static void unpack_rows(uint8_t *block, const tern_ternary_matrix *w, size_t row, size_t last_row) {
-    const bool is_2bit = w->packing == TERN_PACK_2BIT;
-    const size_t n_bytes = tern_ternary_row_bytes(w->packing, w->n_in);
-    const size_t piece_bytes = tern_ternary_row_bytes(w->packing, TERN_I8_PAD);
-    _Alignas(32) uint8_t piece[ROWS][TERN_I8_PAD];
-    memset(piece, 0, sizeof piece);
-    for (size_t at = 0; at < n_bytes; at += piece_bytes, block += TERN_I8_PAD * ROWS) {
-        for (size_t r = 0; r < ROWS; r++) { // past the end, repeat the last row; not stored
-            const uint8_t *p = w->data + tern_min_size(row + r, last_row - 1) * w->row_bytes + at;
-            unpack_row(piece[r], p, tern_min_size(piece_bytes, n_bytes - at), is_2bit);
-        }
-        for (size_t i = 0; i < TERN_I8_PAD; i += UNIT)
-            for (size_t r = 0; r < ROWS; r += UNIT / 4)
-                transpose(block + i * ROWS + r * 4, ROWS * 4, piece[r] + i, TERN_I8_PAD);
-    }
-}
-
-// The rows after a block are prefetched while it is multiplied, see ternary_gemm_avx512.c.
-static void prefetch_rows(const tern_ternary_matrix *w, size_t row) {
-    const uint8_t *p = w->data + row * w->row_bytes, *end = p + ROWS * w->row_bytes;
-    for (; p < end; p += 64) __builtin_prefetch(p, 0, 2);
-}
-
-static void any_tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *x, size_t steps,
-                     size_t n) {
-    switch (n) {
-    case 1: tile(acc, w, x, steps, 1); break;
-    case 2: tile(acc, w, x, steps, 2); break;
-    case 3: tile(acc, w, x, steps, 3); break;
-    default: tile(acc, w, x, steps, 4); break;
-    }
-}
-
-static void gemm(const tern_ternary_matrix *w, const tern_i8_rows *x, const void *panels,
-                 void *scratch, const tern_product *to) {
-    const size_t steps = n_steps(w->n_in), last_row = to->last;
-    for (size_t row = to->first; row < last_row; row += ROWS) {
-        const size_t n_rows = tern_min_size(last_row - row, ROWS);
-        unpack_rows(scratch, w, row, last_row);
-        prefetch_rows(w, row + ROWS); // may be past the end
-        for (size_t t0 = 0; t0 < x->n_tokens; t0 += TOKENS) {
-            const size_t end = tern_min_size(t0 + TOKENS, x->n_tokens);
-            _Alignas(64) int32_t acc[TOKENS][ROWS] = {{0}};
-            any_tile(acc, scratch, (const int8_t *)panels + t0 * 4 * steps, steps, end - t0);
-            for (size_t t = t0; t < end; t++) {
-                const int32_t offset = offset_of(w, x->sum[t]);
-                const float scale = w->scale * x->inv_scale[t];
-                for (size_t r = 0; r < n_rows; r++)
-                    put(to->out + t * to->stride + row + r,
-                        tern_ternary_result(acc[t - t0][r], offset, scale), to->accumulate);
-            }
-        }
-    }
 }
 
 // ---- Packing -----------------------------------------------------------------------------------

@@ -4,9 +4,7 @@
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-// The limits of gemv are guesses: only emulated processors have run this with many tokens.
-enum { UNIT = 16, ROWS = 8, TOKENS = 4 };
-enum { GEMV_TOKENS_2BIT = 20, GEMV_TOKENS_T5 = 8 };
+enum { UNIT = 16, ROWS = 8 };
 
 typedef uint8x16_t bytes;
 typedef int32x4_t sums;
@@ -48,6 +46,18 @@ TERN_INLINE codes unpack_t5(bytes b) {
 TERN_INLINE sums no_sums(void) { return vdupq_n_s32(0); }
 TERN_INLINE int32_t add_up(sums s) { return vaddvq_s32(s); }
 
+// Codes are small enough to count as signed.
+TERN_INLINE int8x16_t load_codes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
+
+// The accumulator stays in its register, and counts as used as far as the compiler knows.
+#define KEEP(a) __asm__("" : "+w"(a))
+#define USE(a)  __asm__ volatile("" ::"w"(a))
+#define EACH(X) X(0) X(1) X(2) X(3)
+
+#ifndef PAIRS
+// The limits of gemv are guesses: only emulated processors have run this with many tokens.
+enum { TOKENS = 4, DEPTH = 4, GEMV_TOKENS_2BIT = 20, GEMV_TOKENS_T5 = 8 };
+
 // 4 rows of 4 dwords.
 TERN_INLINE void transpose(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step) {
     uint32x4_t r0 = vreinterpretq_u32_u8(vld1q_u8(from));
@@ -63,11 +73,4 @@ TERN_INLINE void transpose(uint8_t *to, size_t to_step, const uint8_t *from, siz
     vst1q_u8(to + 2 * to_step, vreinterpretq_u8_u64(vtrn2q_u64(even01, even23)));
     vst1q_u8(to + 3 * to_step, vreinterpretq_u8_u64(vtrn2q_u64(odd01, odd23)));
 }
-
-// Codes are small enough to count as signed.
-TERN_INLINE int8x16_t load_codes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
-
-// The accumulator stays in its register, and counts as used as far as the compiler knows.
-#define KEEP(a) __asm__("" : "+w"(a))
-#define USE(a)  __asm__ volatile("" ::"w"(a))
-#define EACH(X) X(0) X(1) X(2) X(3)
+#endif

@@ -3,6 +3,7 @@
 #include "kernels/cpu/ternary/ternary_kernels.h"
 #include "base/alloc.h"
 #include "kernels/cpu/grouped/grouped.h"
+#include "kernels/cpu/head/head_kernels.h"
 #include "kernels/cpu/check_random.h"
 #include "kernels/cpu/check_table.h"
 #include "tests/support/harness.h"
@@ -318,6 +319,22 @@ TEST(ternary_products_in_tiles_are_chosen) {
     }
     CHECK(strcmp(k.name, "avx512 amx") == 0 && strcmp(k.q->name, "amx") == 0);
     CHECK(tern_cpu_kernels_select("avx512", &k) && strcmp(k.t->name, "avx512") == 0);
+}
+
+// A processor without i8mm takes the level below. Seen to fail: with dotprod's grouped
+// kernels in i8mm's row.
+TEST(ternary_products_of_matrices_are_chosen) {
+    tern_cpu_kernels k;
+    if (!tern_cpu_kernels_select("i8mm", &k)) {
+        test_skip("this processor is not an ARM");
+        return;
+    }
+    if (!strcmp(k.name, "neon dotprod i8mm"))
+        CHECK(!strcmp(k.t->name, "i8mm") && !strcmp(k.q->name, "i8mm"));
+    else
+        test_skip("this processor has no i8mm");
+    CHECK(tern_cpu_kernels_select("neon", &k) && !strcmp(k.name, "neon"));
+    CHECK(!strcmp(k.t->name, "neon") && !strcmp(k.h->name, "neon"));
 }
 
 // ---- Each kernel of the table ------------------------------------------------------------------

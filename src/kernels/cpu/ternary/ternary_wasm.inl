@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/ternary/ternary_kernels.h"
 
-enum { UNIT = 16, ROWS = 8, TOKENS = 4 };
+enum { UNIT = 16, ROWS = 8, TOKENS = 4, DEPTH = 4 };
 
 typedef v128_t bytes, unit_sums, sums;
 
