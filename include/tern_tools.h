@@ -517,6 +517,9 @@ typedef struct tern_machine_limits {
     double int8_gmac_per_second; // multiply-accumulates by n_threads, in registers
 } tern_machine_limits;
 TERN_API tern_status tern_machine_measure(int n_threads, tern_machine_limits *out, tern_error *err);
+// A table (Markdown) of how fast the CPU's integer kernels are at each level of instructions that
+// this processor has, on one thread and data in a cache. Takes seconds.
+TERN_API tern_status tern_machine_report(tern_text_fn on_text, void *user, tern_error *err);
 
 #ifdef __cplusplus
 }

@@ -340,6 +340,7 @@ static void call_with_nothing(void) {
     FAILS(tern_mine, NULL, NULL, NULL, NULL);
     FAILS(tern_diagnose, NULL, NULL, NULL, NULL);
     FAILS(tern_machine_measure, 0, NULL);
+    FAILS(tern_machine_report, NULL, NULL);
 }
 
 static void call_files(const char *path) {

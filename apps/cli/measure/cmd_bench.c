@@ -364,6 +364,17 @@ static int bench_servers(server_bench *b, const bench_args *args, bool has_promp
     return bench_server(b);
 }
 
+static bool put_text(void *user, const char *bytes, size_t n) {
+    return fwrite(bytes, 1, n, user) == n;
+}
+
+static int bench_report(void) {
+    tern_error err;
+    if (tern_machine_report(put_text, stdout, &err) == TERN_OK) return EXIT_OK;
+    fail("%s", err.message);
+    return EXIT_FAILED;
+}
+
 int cmd_bench(const command *self, int argc, char **argv) {
     bench_args args = {.n_repeats = 5, .answers = {{128}, 1}, .threads = {{0}, 1}};
     speculation_args speculation = {0};
@@ -371,6 +382,7 @@ int cmd_bench(const command *self, int argc, char **argv) {
     count_list parallel = {0};
     server_bench server = {.users = {{1, 4, 16}, 3}, .seed = 1};
     int n_prompts = 0;
+    bool report = false;
     const option options[] = {
         {'p', "prompt", OPTION_COUNTS, &args.prompts, "N,...", "lengths of prompts, 0: none (512)",
          0, 1 << 20},
@@ -383,6 +395,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
          "how to print; html: of servers"},
         {0, "profile", OPTION_FLAG, &args.profile, NULL, "one more run of each, timed by kernel"},
         {0, "no-limits", OPTION_FLAG, &args.no_limits, NULL, "do not measure the machine"},
+        {0, "report", OPTION_FLAG, &report, NULL,
+         "instead, without a model: the kernels at each level of this processor's instructions"},
         MODEL_OPTIONS_BEGIN(args.model),
         MODEL_OPTIONS_END(args.model),
         SESSION_OPTIONS(args.session),
@@ -424,6 +438,7 @@ int cmd_bench(const command *self, int argc, char **argv) {
     table t = {0};
     int status, n;
     if (!parse_options(self, options, argc, argv, NULL, 0, &n, &status)) return status;
+    if (report) return bench_report();
     bool has_prompts = args.prompts.n > 0;
     if (server.servers.n) return bench_servers(&server, &args, has_prompts);
     if (args.format > 2) return bad_usage("bench: -o html is for --server");

@@ -387,6 +387,7 @@ void tern_ternary_unpack_row(tern_packing packing, const uint8_t *row, size_t n_
 
 typedef struct tern_cpu_kernels {
     char name[32]; // "scalar", "avx2", "avx512", "avx512 amx", "neon", "neon dotprod",
+                   // "neon dotprod i8mm",
                    // "wasm simd128", "wasm relaxed", "wasm relaxed dot"
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
@@ -396,11 +397,20 @@ typedef struct tern_cpu_kernels {
 } tern_cpu_kernels;
 
 // The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",
-// "avx2", "avx512", "amx", "neon", "dotprod"; in WebAssembly, as the library was compiled,
+// "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"; in WebAssembly, as the library was compiled,
 // "simd128", or "relaxed" and "dot"). False: no such name. TERN_CPU_FEATURES in the environment is
 // read by the command line, not here.
 bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out);
 // Names of all variants that this processor runs, best last, for tests: at least "scalar".
 size_t tern_cpu_kernels_list(const char *names[8]);
+
+// The best time of a call on one thread, with data in a cache.
+typedef struct tern_cpu_speed {
+    const char *kernel; // a family: "2-bit rows"
+    size_t n_tokens;
+    double seconds, bytes, macs; // bytes of weights
+} tern_cpu_speed;
+#define TERN_CPU_SPEEDS 10 // five families, one token and a prompt's tile
+bool tern_cpu_kernels_time(const tern_cpu_kernels *k, tern_cpu_speed out[TERN_CPU_SPEEDS]);
 
 #endif
