@@ -240,18 +240,19 @@ tern_vid tern_graph_scores(const tern_graph *g) {
 tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
                            tern_kv_type *out, tern_error *err) {
     uint64_t f32_bytes = 0;
-    if ((unsigned)wanted > TERN_KV_Q8_0)
+    if ((unsigned)wanted > TERN_KV_Q4_0)
         return tern_fail(err, TERN_ERR_ARGUMENT, "kv_type is %d: expected 0 to %d", (int)wanted,
-                         TERN_KV_Q8_0);
+                         TERN_KV_Q4_0);
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == TERN_VALUE_STATE && g->values[v].state == TERN_STATE_POSITIONAL)
             f32_bytes += (uint64_t)g->values[v].cols * (uint64_t)n_context * sizeof(float);
     *out = wanted;
     if (wanted == TERN_KV_AUTO) *out = f32_bytes <= F32_CACHE_BYTES_MAX ? TERN_KV_F32 : TERN_KV_F16;
-    for (size_t i = 0; *out == TERN_KV_Q8_0 && i < g->n_nodes; i++)
+    for (size_t i = 0; *out >= TERN_KV_Q8_0 && i < g->n_nodes; i++)
         if (g->nodes[i].op == TERN_OP_ATTENTION && g->nodes[i].attention.head_dim % 32 != 0)
             return tern_fail(err, TERN_ERR_UNSUPPORTED,
-                             "a Q8_0 cache needs heads of a multiple of 32 dimensions, not %d",
+                             "a %s cache needs heads of a multiple of 32 dimensions, not %d",
+                             *out == TERN_KV_Q8_0 ? "Q8_0" : "Q4_0",
                              (int)g->nodes[i].attention.head_dim);
     return TERN_OK;
 }

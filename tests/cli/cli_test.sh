@@ -26,7 +26,7 @@ fails 2 "one of -p and -f" "$tern" run -m "$model" -p x -f x
 fails 2 "standard input is empty" "$tern" run -m "$model"
 fails 2 "expected a whole number" "$tern" run -m "$model" -p x -n -3
 fails 2 "expected a number" "$tern" run -m "$model" -p x --temp hot
-fails 2 "expected auto|f32|f16|q8_0" "$tern" run -m "$model" -p x --kv-type q2
+fails 2 "expected auto|f32|f16|q8_0|q4_0" "$tern" run -m "$model" -p x --kv-type q2
 fails 2 "needs" "$tern" run -m
 fails 2 "unexpected argument 'b'" "$tern" inspect a b
 fails 2 "two names" "$tern" convert a

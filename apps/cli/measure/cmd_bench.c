@@ -12,13 +12,14 @@ typedef struct bench_args {
     model_args model;
     session_args session;
     count_list prompts, answers, threads;
-    int n_repeats, format; // a position in "md|json|csv"
+    int n_repeats, n_before, format; // a position in "md|json|csv"
     bool no_limits, profile;
 } bench_args;
 
 typedef struct row {
     bool is_prompt;
     int n_tokens, n_threads;
+    int n_before;               // tokens before an answer
     size_t i_threads;           // in the list of numbers of threads
     double median, least, most; // tokens/s
     uint64_t bytes_per_token;
@@ -46,11 +47,12 @@ static bool ignore_text(void *user, const char *bytes, size_t n) {
     return true;
 }
 
-// Seconds for n tokens of prompt or of answer; negative after printing why not.
-static double measure_once(tern_session *session, const int32_t *tokens, bool is_prompt, int n) {
+// Seconds for n tokens of prompt or of answer; negative after printing why not. What is before an
+// answer is computed once: it stays in the session.
+static double measure_once(tern_session *session, const int32_t *tokens, const row *r, int n) {
     tern_error err = {0};
-    tern_session_reset(session);
-    if (is_prompt) {
+    if (r->n_before <= 1) tern_session_reset(session);
+    if (r->is_prompt) {
         double start = seconds_now();
         if (tern_session_sync(session, tokens, (size_t)n, NULL, &err) == TERN_OK)
             return seconds_now() - start;
@@ -62,7 +64,7 @@ static double measure_once(tern_session *session, const int32_t *tokens, bool is
     const tern_generate_params params = {
         .sampling = &greedy, .max_tokens = n + 1, .ignore_end = true, .on_text = ignore_text};
     tern_generate_stats stats;
-    if (tern_generate_ids(session, tokens, 1, &params, &stats, &err) == TERN_OK)
+    if (tern_generate_ids(session, tokens, (size_t)r->n_before, &params, &stats, &err) == TERN_OK)
         return stats.generate_seconds;
     fail("%s", err.message);
     return -1;
@@ -77,9 +79,9 @@ static bool measure(tern_session *session, const int32_t *tokens, int n_repeats,
     double *speeds = must_alloc(NULL, (size_t)n_repeats, sizeof *speeds);
     // Caches, pages and clocks settle in a run that is not counted.
     int n_warm = r->is_prompt ? r->n_tokens : r->n_tokens < 16 ? r->n_tokens : 16;
-    bool ok = measure_once(session, tokens, r->is_prompt, n_warm) >= 0;
+    bool ok = measure_once(session, tokens, r, n_warm) >= 0;
     for (int i = 0; ok && i < n_repeats; i++) {
-        double seconds = measure_once(session, tokens, r->is_prompt, r->n_tokens);
+        double seconds = measure_once(session, tokens, r, r->n_tokens);
         ok = seconds >= 0;
         speeds[i] = r->n_tokens / (seconds > 0 ? seconds : 1e-9);
     }
@@ -98,7 +100,7 @@ static bool profile(tern_model *model, session_args options, const int32_t *toke
     tern_error err = {0};
     options.profile = true;
     tern_session *session = open_session(model, &options);
-    bool ok = session && measure_once(session, tokens, r->is_prompt, r->n_tokens) >= 0;
+    bool ok = session && measure_once(session, tokens, r, r->n_tokens) >= 0;
     if (ok && tern_session_profile(session, &rows, &r->n_profile, &err) == TERN_OK) {
         r->profile = must_alloc(NULL, r->n_profile, sizeof *rows);
         memcpy(r->profile, rows, r->n_profile * sizeof *rows);
@@ -143,6 +145,7 @@ static bool add_rows(const bench_args *args, tern_model *model, tern_session *se
             row r = {
                 .is_prompt = k == 0,
                 .n_tokens = lists[k]->at[i],
+                .n_before = k == 0 ? 0 : args->n_before,
                 .n_threads = info->n_threads ? info->n_threads : args->threads.at[i_threads],
                 .i_threads = i_threads,
                 .bytes_per_token = info->bytes_per_token,
@@ -167,11 +170,13 @@ static void describe(table *t, const tern_model_info *info) { // the model close
 }
 
 static const char *cache_name(tern_kv_type kv_type) {
-    return kv_type == TERN_KV_F32 ? "F32" : kv_type == TERN_KV_F16 ? "F16" : "Q8_0";
+    static const char *const names[] = {"", "F32", "F16", "Q8_0", "Q4_0"};
+    return names[kv_type];
 }
 
 static int bench_threads(const command *self, bench_args *args, size_t i_threads, table *t) {
-    int status, n_prompt = largest(&args->prompts), n_answer = largest(&args->answers) + 2;
+    int status, n_prompt = largest(&args->prompts),
+                n_answer = largest(&args->answers) + 1 + args->n_before;
     tern_model_info info;
     args->model.n_threads = args->threads.at[i_threads];
     tern_model *model = open_model(self, &args->model, &status);
@@ -181,8 +186,9 @@ static int bench_threads(const command *self, bench_args *args, size_t i_threads
     if (!args->session.n_context)
         args->session.n_context = n_prompt > n_answer ? n_prompt : n_answer;
     // The speed does not depend on the choice of tokens; these are spread over the vocabulary.
-    int32_t *tokens = must_alloc(NULL, (size_t)n_prompt + 1, sizeof *tokens);
-    for (int i = 0; i <= n_prompt; i++)
+    const int n_ids = n_prompt > args->n_before ? n_prompt : args->n_before;
+    int32_t *tokens = must_alloc(NULL, (size_t)n_ids + 1, sizeof *tokens);
+    for (int i = 0; i <= n_ids; i++)
         tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)info.n_vocab);
     tern_session *session = open_session(model, &args->session);
     status = session && add_rows(args, model, session, tokens, &info, i_threads, t) ? EXIT_OK
@@ -300,8 +306,9 @@ static void print_json(const table *t) {
     printf(",\"rows\":[");
     for (size_t i = 0; i < t->n; i++) {
         const row *r = &t->rows[i];
-        printf("%s\n{\"test\":\"%s\",\"tokens\":%d,\"threads\":%d,\"bytes_per_token\":%llu",
-               i ? "," : "", r->is_prompt ? "pp" : "tg", r->n_tokens, r->n_threads,
+        printf("%s\n{\"test\":\"%s\",\"tokens\":%d,\"before\":%d,\"threads\":%d,"
+               "\"bytes_per_token\":%llu",
+               i ? "," : "", r->is_prompt ? "pp" : "tg", r->n_tokens, r->n_before, r->n_threads,
                (unsigned long long)r->bytes_per_token);
         put_member("tokens_per_second", r->median);
         put_member("least", r->least);
@@ -376,7 +383,7 @@ static int bench_report(void) {
 }
 
 int cmd_bench(const command *self, int argc, char **argv) {
-    bench_args args = {.n_repeats = 5, .answers = {{128}, 1}, .threads = {{0}, 1}};
+    bench_args args = {.n_repeats = 5, .n_before = 1, .answers = {{128}, 1}, .threads = {{0}, 1}};
     speculation_args speculation = {0};
     const char *corpus = NULL;
     count_list parallel = {0};
@@ -388,6 +395,8 @@ int cmd_bench(const command *self, int argc, char **argv) {
          0, 1 << 20},
         {'n', "n-predict", OPTION_COUNTS, &args.answers, "N,...",
          "lengths of answers, 0: none (128)", 0, 1 << 20},
+        {'d', "depth", OPTION_COUNT, &args.n_before, "N", "tokens before an answer (1)", 1,
+         1 << 24},
         {'t', "threads", OPTION_COUNTS, &args.threads, "N,...",
          "numbers of threads, 0: one for each core (0)", 0, 1024},
         {'r', "repeats", OPTION_COUNT, &args.n_repeats, "N", "runs of each (5)", 1, 1000},

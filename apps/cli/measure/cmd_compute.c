@@ -90,7 +90,7 @@ int cmd_compute(const command *self, int argc, char **argv) {
          "an input, of a .npy file; may be repeated"},
         {0, "out", OPTION_TEXTS, &out_words, "NAME=FILE",
          "writes a value to a .npy file; may be repeated"},
-        {0, "kv-type", OPTION_CHOICE, &kv_type, "auto|f32|f16|q8_0", "keys and values (f32)"},
+        {0, "kv-type", OPTION_CHOICE, &kv_type, "auto|f32|f16|q8_0|q4_0", "keys and values (f32)"},
         {0, "json", OPTION_FLAG, &json, NULL, "list the graphs as JSON"},
         MODEL_OPTIONS(args),
         OPTIONS_END,

@@ -82,7 +82,8 @@ typedef struct serve_args {
          0,                                                                                        \
          1 << 24},                                                                                 \
     {                                                                                              \
-        0, "kv-type", OPTION_CHOICE, &(a).session.kv_type, "auto|f32|f16|q8_0", "keys and values"  \
+        0, "kv-type", OPTION_CHOICE, &(a).session.kv_type, "auto|f32|f16|q8_0|q4_0",               \
+            "keys and values"                                                                      \
     }
 
 typedef tern_status (*serve_fn)(const serve_desc *desc, tern_error *err);

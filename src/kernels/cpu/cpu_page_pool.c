@@ -41,6 +41,7 @@ tern_status cpu_page_pool_open(tern_plan *p, const tern_page_layout *layout,
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->n_context = desc->n_context;
     s->kv_type = kv == TERN_KV_F32    ? TERN_DTYPE_F32
+                 : kv == TERN_KV_Q4_0 ? TERN_DTYPE_Q4_0
                  : kv == TERN_KV_Q8_0 ? TERN_DTYPE_Q8_0
                                       : TERN_DTYPE_F16;
     s->offsets = tern_alloc_array(TERN_MEM_KV, p->g->n_values + 1, sizeof *s->offsets);

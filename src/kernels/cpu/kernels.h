@@ -38,6 +38,12 @@ typedef enum tern_cpu_act {
 // Q8_0: one float scale for each 32 dimensions of a position. A key block is
 // float scale[head_dim / 32][16] followed by int8 [head_dim][16]; a value block is
 // float scale[16][head_dim / 32] followed by int8 [16][head_dim].
+// Q4_0: heads of a multiple of 32 dimensions, rotated: a Walsh-Hadamard transform over blocks of the
+// largest power of two up to 512 that divides head_dim. Queries are rotated before they meet keys,
+// outputs are rotated back. One F16 scale for each 32 dimensions of a position; both blocks begin
+// with scale[head_dim / 32][16]. Numbers are scale * (code - 8), two codes to a byte: of keys
+// [head_dim / 2][16], dimension 2 i low and 2 i + 1 high; of values [16][head_dim / 2], byte
+// 16 g + i has dimension 32 g + i low and 32 g + 16 + i high.
 typedef struct tern_attention_args {
     float *out; // query row (t, h) at out + t * row_stride + h * head_dim; so is q
     const float *q;
@@ -49,7 +55,7 @@ typedef struct tern_attention_args {
     // Only pages that hold a position which one of the tokens sees are looked up and read.
     const tern_page *pages;
     size_t k_offset, v_offset; // of the head's blocks in a page, multiples of 32
-    tern_dtype kv_type;        // F32, F16 or Q8_0
+    tern_dtype kv_type;        // F32, F16, Q8_0 or Q4_0
     // The token at position p sees q = 0 .. p if causal, else q = 0 .. n_positions - 1 (first_pos +
     // n_tokens <= n_positions); of these, if there is a window, those with |p - q| < window, or
     // after it only those with q - p < ahead.
@@ -255,7 +261,9 @@ typedef struct tern_float_kernels {
     // per position in order on acc * exp(m - m'). Positions that a token does not see take no part,
     // whatever they hold, nor do spans in which it sees nothing: its bits depend on its own
     // position and on the positions that it sees, on nothing else.
-    // out = acc * (1 / (sum of the lanes)).
+    // out = acc * (1 / (sum of the lanes)). Q4_0: codes are multiplied without their scale: a score
+    // is one chain of fmas over groups of scale times a chain over the group's dimensions, which
+    // begins at 0; acc takes (p * scale) * code.
     void (*attention)(const tern_attention_args *args);
     // A causal depthwise convolution of a run of rows of one sequence, and one value head of a
     // gated delta net: see below.

@@ -3,6 +3,7 @@
 #define TERN_KERNELS_CPU_VEC_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,13 @@ static inline v16 v16_from_i8(const int8_t *p) {
     __m256i lo = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
     __m256i hi = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)));
     return (v16){_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
+}
+static inline v16 v16_from_i4(const uint8_t *p, bool high) {
+    __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    __m128i q = _mm_and_si128(high ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+    q = _mm_sub_epi8(q, _mm_set1_epi8(8));
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(q, q)))};
 }
 static inline v16 v16_from_i32(const int32_t *p) {
     const __m256i *v = (const __m256i *)p;

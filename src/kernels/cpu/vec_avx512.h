@@ -3,6 +3,7 @@
 #define TERN_KERNELS_CPU_VEC_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,11 @@ static inline v16 v16_from_bf16(const void *p) {
 static inline v16 v16_from_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 static inline v16 v16_from_i8(const int8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+static inline v16 v16_from_i4(const uint8_t *p, bool high) { // a permutation reads but four bits
+    const __m512 codes = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    __m512i q = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_permutexvar_ps(high ? _mm512_srli_epi32(q, 4) : q, codes);
 }
 static inline v16 v16_from_i32(const int32_t *p) {
     return _mm512_cvtepi32_ps(_mm512_loadu_si512(p));

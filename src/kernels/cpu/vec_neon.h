@@ -3,6 +3,7 @@
 #define TERN_KERNELS_CPU_VEC_NEON_H
 
 #include <arm_neon.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -48,12 +49,17 @@ static inline v16 v16_from_f16(const void *p) {
     return (v16){vcvt_f32_f16(vget_low_f16(lo)), vcvt_f32_f16(vget_high_f16(lo)),
                  vcvt_f32_f16(vget_low_f16(hi)), vcvt_f32_f16(vget_high_f16(hi))};
 }
-static inline v16 v16_from_i8(const int8_t *p) {
-    int8x16_t bytes = vld1q_s8(p);
+static inline v16 vec_from_bytes(int8x16_t bytes) {
     int16x8_t lo = vmovl_s8(vget_low_s8(bytes)), hi = vmovl_s8(vget_high_s8(bytes));
     return (v16){
         vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(lo))),
         vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(hi)))};
+}
+static inline v16 v16_from_i8(const int8_t *p) { return vec_from_bytes(vld1q_s8(p)); }
+static inline v16 v16_from_i4(const uint8_t *p, bool high) {
+    uint8x16_t bytes = vld1q_u8(p);
+    uint8x16_t q = high ? vshrq_n_u8(bytes, 4) : vandq_u8(bytes, vdupq_n_u8(15));
+    return vec_from_bytes(vsubq_s8(vreinterpretq_s8_u8(q), vdupq_n_s8(8)));
 }
 static inline v16 v16_from_i32(const int32_t *p) {
     return (v16){vcvtq_f32_s32(vld1q_s32(p)), vcvtq_f32_s32(vld1q_s32(p + 4)),

@@ -7,6 +7,7 @@
 #define TERN_KERNELS_CPU_VEC_SCALAR_H
 
 #include <math.h>
+#include <stdbool.h>
 #include "base/dtype/fma.h"
 #include "base/dtype/half.h"
 
@@ -40,6 +41,10 @@ static inline v16 v16_from_f16(const void *p) {
     VEC_EACH(tern_f16_to_f32(h[i]));
 }
 static inline v16 v16_from_i8(const int8_t *p) { VEC_EACH((float)p[i]); }
+// The low or the high halves of 16 bytes, minus 8.
+static inline v16 v16_from_i4(const uint8_t *p, bool high) {
+    VEC_EACH((float)((high ? p[i] >> 4 : p[i] & 15) - 8));
+}
 static inline v16 v16_from_i32(const int32_t *p) { VEC_EACH((float)p[i]); }
 static inline float vec_f16(uint16_t h) { return tern_f16_to_f32(h); }
 

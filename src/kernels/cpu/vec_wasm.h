@@ -7,6 +7,7 @@
 #define TERN_KERNELS_CPU_VEC_WASM_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 #include <wasm_simd128.h>
 #include "base/dtype/half.h"
@@ -69,12 +70,20 @@ static inline v16 v16_from_f16(const void *p) {
     return (v16){vec_4_from_f16(b), vec_4_from_f16(b + 8), vec_4_from_f16(b + 16),
                  vec_4_from_f16(b + 24)};
 }
-static inline v16 v16_from_i8(const int8_t *p) {
-    v128_t lo = wasm_i16x8_load8x8(p), hi = wasm_i16x8_load8x8(p + 8);
+static inline v16 vec_from_words(v128_t lo, v128_t hi) {
     return (v16){wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(lo)),
                  wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(lo)),
                  wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(hi)),
                  wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(hi))};
+}
+static inline v16 v16_from_i8(const int8_t *p) {
+    return vec_from_words(wasm_i16x8_load8x8(p), wasm_i16x8_load8x8(p + 8));
+}
+static inline v16 v16_from_i4(const uint8_t *p, bool high) {
+    v128_t bytes = wasm_v128_load(p);
+    v128_t q = high ? wasm_u8x16_shr(bytes, 4) : wasm_v128_and(bytes, wasm_i8x16_splat(15));
+    q = wasm_i8x16_sub(q, wasm_i8x16_splat(8));
+    return vec_from_words(wasm_i16x8_extend_low_i8x16(q), wasm_i16x8_extend_high_i8x16(q));
 }
 static inline v16 v16_from_i32(const int32_t *p) {
     return (v16){wasm_f32x4_convert_i32x4(wasm_v128_load(p)),

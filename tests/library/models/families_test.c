@@ -235,9 +235,9 @@ TEST(families_states_have_no_type_but_floats) {
         "[\"linear_attention\", \"linear_attention\", \"linear_attention\", "
         "\"linear_attention\"]}",
         "{" LFM2 ", \"layer_types\": [\"conv\", \"conv\", \"conv\"]}"};
-    static const tern_kv_type types[] = {TERN_KV_F32, TERN_KV_F16, TERN_KV_Q8_0};
+    static const tern_kv_type types[] = {TERN_KV_F32, TERN_KV_F16, TERN_KV_Q8_0, TERN_KV_Q4_0};
     enum { N = 40 };
-    static float rows[3][N * N_VOCAB];
+    static float rows[4][N * N_VOCAB];
     int32_t ids[N];
     for (int i = 0; i < N; i++) ids[i] = i * 7 % N_VOCAB;
     for (size_t i = 0; i < 2; i++) {
@@ -247,7 +247,7 @@ TEST(families_states_have_no_type_but_floats) {
         snprintf(folder, sizeof folder, "%s%zu", test_tmp("family_states"), i);
         if (!family_make_folder(folder, configs[i], 16, "model.", NULL)) return;
         REQUIRE_OK(tern_model_open(&model, folder, NULL, &err), err);
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 4; k++) {
             const tern_session_desc d = {.kv_type = types[k]};
             tern_session *s;
             REQUIRE_OK(tern_session_open(&s, model, &d, &err), err);

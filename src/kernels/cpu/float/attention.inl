@@ -21,17 +21,18 @@ typedef struct attention_tile {
     const tern_attention_args *a;
     size_t first_row, n_rows;
     attention_range sees[TILE_ROWS]; // both ends never fall from row to row
-    size_t hd16; // head_dim rounded up to 16
-    size_t block_bytes; // of 16 positions
+    size_t hd16;                     // head_dim rounded up to 16
+    size_t block_bytes;              // of 16 positions
     // The span: its first position, those of its blocks in which some row sees something, and where
     // they and the next span's keys lie.
     size_t from, first_block, end_block;
     const uint8_t *k[SPAN_BLOCKS], *v[SPAN_BLOCKS], *next_k[SPAN_BLOCKS];
-    float *acc;  // [n_rows][hd16] weighted sum of values so far
-    float *q;    // [chunks of head_dim][TILE_ROWS][CHUNK] queries times a->scale
-    float *s;    // [TILE_ROWS][SPAN] scores, then weights
-    float *sum;  // [n_rows][16] partial sums of the weights
-    float *m;    // [n_rows] greatest score so far
+    float *acc;   // [n_rows][hd16] weighted sum of values so far
+    float *q;     // [chunks of head_dim][TILE_ROWS][CHUNK] queries times a->scale
+    float *s;     // [TILE_ROWS][SPAN] scores, then weights
+    float *w;     // Q4_0: [groups][TILE_ROWS][SPAN] weights times the scales of values
+    float *sum;   // [n_rows][16] partial sums of the weights
+    float *m;     // [n_rows] greatest score so far
     float *shift; // [16] exp(m - m') of this span
 } attention_tile;
 
@@ -73,11 +74,13 @@ static void span_open(attention_tile *t, size_t from) {
     }
 }
 
-// Dimension d of the 16 positions of a block.
+// Dimension d of the 16 positions of a block; in Q4_0 without the scales, which score_tile and
+// span_scale multiply with once for each group.
 VEC_INLINE v16 load_key(tern_dtype type, const uint8_t *block, size_t head_dim, size_t d) {
     if (type == TERN_DTYPE_F32) return v16_load((const float *)block + 16 * d);
     if (type == TERN_DTYPE_F16) return v16_from_f16(block + 32 * d);
-    const int8_t *q = (const int8_t *)block + q8_groups(head_dim) * 64;
+    if (type == TERN_DTYPE_Q4_0) return v16_from_i4(q4_codes(block, head_dim) + d / 2 * 16, d % 2);
+    const int8_t *q = (const int8_t *)block + kv_groups(head_dim) * 64;
     return v16_mul(v16_load((const float *)block + 16 * (d / 32)), v16_from_i8(q + 16 * d));
 }
 
@@ -87,7 +90,9 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *block, size_t head_dim
     size_t at = lane * head_dim + 16 * c;
     if (type == TERN_DTYPE_F32) return v16_load((const float *)block + at);
     if (type == TERN_DTYPE_F16) return v16_from_f16(block + 2 * at);
-    size_t groups = q8_groups(head_dim);
+    if (type == TERN_DTYPE_Q4_0)
+        return v16_from_i4(q4_codes(block, head_dim) + (lane * head_dim + 32 * (c / 2)) / 2, c % 2);
+    size_t groups = kv_groups(head_dim);
     const float *scale = (const float *)block + lane * groups;
     const int8_t *q = (const int8_t *)block + 64 * groups;
     return v16_mul(v16_set1(scale[c / 2]), v16_from_i8(q + at));
@@ -99,19 +104,24 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *block, size_t head_dim
 // predict what comes next. So each product prefetches, element by element, what the next one will
 // read: the scores this span's values, the sums of values the next span's keys.
 
-VEC_INLINE size_t kv_element_bytes(tern_dtype type) {
-    return type == TERN_DTYPE_F32 ? 4 : type == TERN_DTYPE_F16 ? 2 : 1;
+VEC_INLINE size_t kv_bytes_of_16(tern_dtype type) {
+    return type == TERN_DTYPE_F32    ? 64
+           : type == TERN_DTYPE_F16  ? 32
+           : type == TERN_DTYPE_Q8_0 ? 16
+                                     : 8;
 }
 
-// Scores of rows r.. with blocks c.. of keys, over dimensions d0..d0+n_d of one chunk.
+// Scores of rows r.. with blocks c.. of keys, over dimensions d0..d0+n_d of one chunk; in Q4_0 of
+// one group.
 typedef struct score_part {
     size_t r, c, d0, n_d;
 } score_part;
 
 VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const score_part part,
                            int rows, int cols) {
-    const size_t d0 = part.d0, n_d = part.n_d;
-    const float *q = t->q + d0 * TILE_ROWS + part.r * CHUNK;
+    const bool q4 = type == TERN_DTYPE_Q4_0;
+    const size_t d0 = part.d0, n_d = part.n_d, step = q4 ? 2 : 1; // two dimensions share a byte
+    const float *q = t->q + d0 / CHUNK * CHUNK * TILE_ROWS + part.r * CHUNK + d0 % CHUNK;
     float *s = t->s + part.r * SPAN + 16 * part.c;
     const uint8_t *k[4], *v[4];
 #pragma GCC unroll 4
@@ -124,21 +134,33 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const score
     for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
-            acc[i][c] = d0 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
+            acc[i][c] = d0 && !q4 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
         }
     }
-    for (size_t d = 0; d < n_d; d++) {
-        v16 b[4];
+    for (size_t first = 0; first < n_d; first += step) {
+#pragma GCC unroll 2
+        for (size_t d = first; d < first + step; d++) {
+            v16 b[4];
 #pragma GCC unroll 4
-        for (int c = 0; c < cols; c++) {
-            b[c] = load_key(type, k[c], t->a->head_dim, d0 + d);
-            __builtin_prefetch(v[c] + 16 * (d0 + d) * kv_element_bytes(type), 0, 2);
+            for (int c = 0; c < cols; c++) {
+                b[c] = load_key(type, k[c], t->a->head_dim, d0 + d);
+                if (d == first) __builtin_prefetch(v[c] + (d0 + d) * kv_bytes_of_16(type), 0, 2);
+            }
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; i++) {
+                v16 a = v16_set1(q[(size_t)i * CHUNK + d]);
+#pragma GCC unroll 4
+                for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+            }
         }
+    }
+#pragma GCC unroll 4
+    for (int c = 0; q4 && c < cols; c++) {
+        v16 scale = v16_from_f16(k[c] + d0 / 32 * 32);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
-            v16 a = v16_set1(q[(size_t)i * CHUNK + d]);
-#pragma GCC unroll 4
-            for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+            v16 before = d0 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
+            acc[i][c] = v16_fma(acc[i][c], scale, before);
         }
     }
 #pragma GCC unroll 16
@@ -156,7 +178,8 @@ typedef struct value_part {
 VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, const value_part part,
                            int rows, int cols) {
     const size_t j0 = part.j0, j1 = part.j1, r = part.r, c0 = part.c0;
-    const float *p = t->s + r * SPAN;
+    const size_t group = type == TERN_DTYPE_Q4_0 ? TILE_ROWS * SPAN : 0;
+    const float *p = (group ? t->w + c0 / 2 * group : t->s) + r * SPAN;
     float *out = t->acc + r * t->hd16 + 16 * c0;
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -174,13 +197,15 @@ VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, const value
                 size_t column = c0 + (size_t)c, lane = j % PAGE;
                 b[c] = load_value(type, block, t->a->head_dim, lane, column);
                 size_t ahead = lane * (t->block_bytes / PAGE);
-                __builtin_prefetch(next_k + ahead + 16 * column * kv_element_bytes(type), 0, 2);
+                __builtin_prefetch(next_k + ahead + column * kv_bytes_of_16(type), 0, 2);
             }
 #pragma GCC unroll 16
             for (int i = 0; i < rows; i++) {
-                v16 a = v16_set1(p[(size_t)i * SPAN + j]);
 #pragma GCC unroll 4
-                for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+                for (int c = 0; c < cols; c++) {
+                    v16 a = v16_set1(p[(size_t)(c / 2) * group + (size_t)i * SPAN + j]);
+                    acc[i][c] = v16_fma(a, b[c], acc[i][c]);
+                }
             }
         }
     }
@@ -203,18 +228,24 @@ VEC_INLINE size_t take_cols(size_t rows, size_t left) {
 
 #define DISPATCH_TILE(rows, cols, TILE)                                                            \
     do {                                                                                           \
-        if ((rows) == 1 && (cols) > 1) TILE(1, VEC_TILE_1_COLS);                                   \
-        else if ((rows) == 1) TILE(1, 1);                                                          \
-        else if ((rows) == 4 && (cols) > 1) TILE(4, VEC_TILE_4_COLS);                              \
-        else if ((rows) == 4) TILE(4, 1);                                                          \
-        else if ((cols) > 1) TILE(VEC_TILE_ROWS, VEC_TILE_COLS);                                   \
-        else TILE(VEC_TILE_ROWS, 1);                                                               \
+        if ((rows) == 1 && (cols) > 1)                                                             \
+            TILE(1, VEC_TILE_1_COLS);                                                              \
+        else if ((rows) == 1)                                                                      \
+            TILE(1, 1);                                                                            \
+        else if ((rows) == 4 && (cols) > 1)                                                        \
+            TILE(4, VEC_TILE_4_COLS);                                                              \
+        else if ((rows) == 4)                                                                      \
+            TILE(4, 1);                                                                            \
+        else if ((cols) > 1)                                                                       \
+            TILE(VEC_TILE_ROWS, VEC_TILE_COLS);                                                    \
+        else                                                                                       \
+            TILE(VEC_TILE_ROWS, 1);                                                                \
     } while (0)
 
 VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type) {
-    size_t head_dim = t->a->head_dim;
-    for (size_t d0 = 0; d0 < head_dim; d0 += CHUNK) {
-        size_t n_d = head_dim - d0 < CHUNK ? head_dim - d0 : CHUNK;
+    const size_t head_dim = t->a->head_dim, most = type == TERN_DTYPE_Q4_0 ? 32 : CHUNK;
+    for (size_t d0 = 0; d0 < head_dim; d0 += most) {
+        size_t n_d = head_dim - d0 < most ? head_dim - d0 : most;
         for (size_t r = 0, rows; r < t->n_rows; r += rows) {
             rows = take_rows(t->n_rows - r);
             for (size_t c = t->first_block, cols; c < t->end_block; c += cols) {
@@ -325,10 +356,24 @@ static void span_softmax(const attention_tile *t) {
     }
 }
 
+// Q4_0: a value's scale goes into its weight, once for 32 dimensions. What a row does not see may
+// become a NaN here, which nothing reads.
+static void span_scale(const attention_tile *t) {
+    for (size_t g = 0; g < kv_groups(t->a->head_dim); g++)
+        for (size_t b = t->first_block; b < t->end_block; b++) {
+            v16 scale = v16_from_f16(t->v[b] + 32 * g);
+            for (size_t r = 0; r < t->n_rows; r++) {
+                size_t at = r * SPAN + 16 * b;
+                v16_store(t->w + g * TILE_ROWS * SPAN + at, v16_mul(v16_load(t->s + at), scale));
+            }
+        }
+}
+
 // Positions that all rows see are added to all rows at once. Those before and after, which only
 // some of the tokens see, are added token by token; each row takes its positions in order.
 VEC_INLINE void span_values(const attention_tile *t, tern_dtype type) {
     size_t begin = sees_in_span(t, t->n_rows - 1).begin, end = sees_in_span(t, 0).end;
+    if (type == TERN_DTYPE_Q4_0) span_scale(t);
     const size_t cuts[] = {0, begin, end > begin ? end : begin, SPAN};
     for (int part = 0; part < 3; part++) {
         if (cuts[part] == cuts[part + 1]) continue;
@@ -349,6 +394,10 @@ static void tile_begin(attention_tile *t) {
     for (size_t r = 0; r < t->n_rows; r++) {
         size_t row = t->first_row + r;
         const float *q = a->q + row / a->n_heads * a->row_stride + row % a->n_heads * a->head_dim;
+        if (a->kv_type == TERN_DTYPE_Q4_0) { // acc is free until the end
+            hadamard(t->acc, q, NULL, a->head_dim, kv_rotation(a->head_dim));
+            q = t->acc;
+        }
         for (size_t d = 0; d < a->head_dim; d += 16) {
             float *to = t->q + d / CHUNK * CHUNK * TILE_ROWS + r * CHUNK + d % CHUNK;
             v16_store(to, v16_mul(load_some(q + d, a->head_dim - d), scale));
@@ -370,6 +419,8 @@ static void tile_end(const attention_tile *t) {
             v16 o = v16_mul(v16_load(t->acc + r * t->hd16 + d), inv);
             store_some(out + d, o, a->head_dim - d);
         }
+        if (a->kv_type == TERN_DTYPE_Q4_0)
+            hadamard(out, out, NULL, a->head_dim, kv_rotation(a->head_dim));
     }
 }
 
@@ -382,6 +433,7 @@ VEC_INLINE void attend(const tern_attention_args *a, tern_dtype type) {
     t.sum = t.s + TILE_ROWS * SPAN;
     t.m = t.sum + TILE_ROWS * 16;
     t.shift = t.m + 16;
+    t.w = t.shift + 16;
     size_t n_rows = a->n_tokens * a->n_heads;
     for (; t.first_row < n_rows; t.first_row += TILE_ROWS) {
         t.n_rows = n_rows - t.first_row < TILE_ROWS ? n_rows - t.first_row : TILE_ROWS;
@@ -403,6 +455,7 @@ static void attention(const tern_attention_args *args) {
     case TERN_DTYPE_F32: attend(args, TERN_DTYPE_F32); break;
     case TERN_DTYPE_F16: attend(args, TERN_DTYPE_F16); break;
     case TERN_DTYPE_Q8_0: attend(args, TERN_DTYPE_Q8_0); break;
+    case TERN_DTYPE_Q4_0: attend(args, TERN_DTYPE_Q4_0); break;
     default: break;
     }
 }
@@ -422,7 +475,7 @@ static float quantize_group(int8_t q[32], const float *x, size_t n) {
 
 static void kv_store_q8_0(uint8_t *k, uint8_t *v, size_t lane, size_t head_dim, const float *key,
                           const float *value) {
-    size_t groups = q8_groups(head_dim);
+    size_t groups = kv_groups(head_dim);
     int8_t q[32], *k_q = (int8_t *)k + 64 * groups, *v_q = (int8_t *)v + 64 * groups;
     for (size_t g = 0; g < groups; g++) {
         size_t n = head_dim - 32 * g < 32 ? head_dim - 32 * g : 32;
@@ -430,6 +483,47 @@ static void kv_store_q8_0(uint8_t *k, uint8_t *v, size_t lane, size_t head_dim, 
         for (size_t i = 0; i < n; i++) k_q[(32 * g + i) * 16 + lane] = q[i];
         ((float *)v)[groups * lane + g] = quantize_group(q, value + 32 * g, n);
         memcpy(v_q + lane * head_dim + 32 * g, q, n);
+    }
+}
+
+// 32 numbers as codes 0 .. 15 around 8, and the scale: -1/8 of the one farthest from 0, which gets
+// the code 0, as the range reaches farther down than up.
+static void quantize_group_4(uint8_t q[32], uint16_t *scale, const float *x) {
+    v16 a = v16_load(x), b = v16_load(x + 16), zero = v16_set1(0);
+    float up = v16_top(v16_max(a, v16_max(b, zero)));
+    float down = v16_top(v16_max(v16_sub(zero, a), v16_max(v16_sub(zero, b), zero)));
+    float farthest = (up > down ? up : down) / 8, most = 65504; // of F16
+    if (farthest > most) farthest = most;
+    *scale = tern_f32_to_f16(up > down ? -farthest : farthest);
+    float rounded = tern_f16_to_f32(*scale);
+    v16 inv = v16_set1(rounded != 0 ? 1 / rounded : 0);
+    v16 low = v16_set1(-8), high = v16_set1(7), middle = v16_set1(8);
+    int8_t *codes = (int8_t *)q;
+    a = v16_max(v16_min(vec_rint(v16_mul(a, inv)), high), low);
+    b = v16_max(v16_min(vec_rint(v16_mul(b, inv)), high), low);
+    v16_store_i8(codes, v16_add(a, middle));
+    v16_store_i8(codes + 16, v16_add(b, middle));
+}
+
+static void kv_store_q4_0(const tern_kv_store_args *a) {
+    const size_t head_dim = a->head_dim, groups = kv_groups(head_dim), lane = a->lane;
+    const size_t block = kv_rotation(head_dim);
+    uint16_t *k_scale = a->k, *v_scale = a->v;
+    uint8_t *k_q = (uint8_t *)a->k + 32 * groups, *v_q = (uint8_t *)a->v + 32 * groups, q[32];
+    float x[KV_ROTATION_MAX];
+    v_q += lane * head_dim / 2;
+    for (size_t d = 0; d < head_dim; d += block) {
+        hadamard(x, a->key + d, NULL, block, block);
+        for (size_t i = 0; i < block; i += 32) {
+            quantize_group_4(q, &k_scale[(d + i) / 32 * 16 + lane], x + i);
+            for (size_t j = 0; j < 16; j++)
+                k_q[((d + i) / 2 + j) * 16 + lane] = (uint8_t)(q[2 * j] | q[2 * j + 1] << 4);
+        }
+        hadamard(x, a->value + d, NULL, block, block);
+        for (size_t i = 0; i < block; i += 32) {
+            quantize_group_4(q, &v_scale[(d + i) / 32 * 16 + lane], x + i);
+            for (size_t j = 0; j < 16; j++) v_q[(d + i) / 2 + j] = (uint8_t)(q[j] | q[16 + j] << 4);
+        }
     }
 }
 
@@ -450,7 +544,9 @@ static void kv_store(const tern_kv_store_args *a) {
     const float *key = a->key, *value = a->value;
     const tern_dtype kv_type = a->kv_type;
     const size_t lane = a->lane, head_dim = a->head_dim;
-    if (kv_type == TERN_DTYPE_Q8_0) {
+    if (kv_type == TERN_DTYPE_Q4_0) {
+        kv_store_q4_0(a);
+    } else if (kv_type == TERN_DTYPE_Q8_0) {
         kv_store_q8_0(k, v, lane, head_dim, key, value);
     } else if (kv_type == TERN_DTYPE_F16) {
         kv_store_f16(k, v, lane, head_dim, key, value);

@@ -78,6 +78,9 @@ tern_status gpu_page_pool_open(tern_plan *p, const tern_page_layout *layout,
     *out = NULL;
     tern_kv_type kv = desc->kv_type;
     TERN_TRY(tern_kv_choose(p->g, desc->n_context, kv, &kv, err));
+    if (kv == TERN_KV_Q4_0)
+        return tern_fail(err, TERN_ERR_UNSUPPORTED,
+                         "a Q4_0 cache is for the CPU: a GPU's smallest is Q8_0");
     tern_page_pool *s = tern_alloc(TERN_MEM_KV, sizeof *s);
     if (!s) return tern_fail_memory(err, sizeof *s);
     s->plan = p;

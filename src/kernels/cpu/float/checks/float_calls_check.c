@@ -105,10 +105,10 @@ CALL(matvec) {
 
 // ---- The cache ---------------------------------------------------------------------------------
 
-static const tern_dtype kv_types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0};
+static const tern_dtype kv_types[] = {TERN_DTYPE_F32, TERN_DTYPE_F16, TERN_DTYPE_Q8_0,
+                                      TERN_DTYPE_Q4_0};
 CALL(kv_store) {
-    const size_t most = least(a->n, 512),
-                 dim = kv_types[a->form] == TERN_DTYPE_Q8_0 ? most / 32 * 32 : most;
+    const size_t most = least(a->n, 512), dim = a->form >= 2 ? most / 32 * 32 : most;
     const size_t bytes = tern_kv_head_bytes(kv_types[a->form], dim, TERN_PAGE_POSITIONS);
     uint8_t *keys = (uint8_t *)a->y;
     memset(a->y, 3, 2 * bytes);
@@ -291,7 +291,8 @@ _Static_assert(sizeof acts / sizeof *acts == TERN_ACT_ASINH + 1, "an activation 
 static const char *const pairs[] = {"neighbours", "halves"};
 static const char *const types[] = {"BF16", "Q8_0", "Q4_K", "Q6_K", "F16", "F32"};
 static const char *const tokens[] = {"1", "5", "1 added", "5 added"};
-static const char *const caches[] = {"F32", "F16", "Q8_0"}, *const cache_reads[] = {"F32", "F16"};
+static const char *const caches[] = {"F32", "F16", "Q8_0", "Q4_0"}, *const cache_reads[] = {"F32",
+                                                                                            "F16"};
 static const char *const convs[] = {"", "silu"};
 static const char *const groups[] = {"1 group", "2 groups"};
 static const char *const residuals[] = {"", "residual"};
