@@ -239,8 +239,9 @@ static void bench_attention_shape(const tern_float_kernels *k, int n_threads, te
 
 static void bench_attention(const tern_cpu_kernels *kernels, int n_threads) {
     const tern_float_kernels *k = kernels->f;
-    static const tern_dtype types[] = {TERN_DTYPE_F16, TERN_DTYPE_F32, TERN_DTYPE_Q8_0};
-    for (int t = 0; t < 3; t++) {
+    static const tern_dtype types[] = {TERN_DTYPE_F16, TERN_DTYPE_F32, TERN_DTYPE_Q8_0,
+                                       TERN_DTYPE_Q4_0};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         if (strcmp(k->name, "scalar")) {
             bench_attention_shape(k, n_threads, types[t], 512, 0);
             bench_attention_shape(k, n_threads, types[t], 4, 2048);

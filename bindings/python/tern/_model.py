@@ -53,7 +53,7 @@ class Model:
     device          "cpu", "webgpu", "auto"
     context         tokens of a conversation; None: the model's training context, at most 8192
     threads         0: one per core
-    kv              type of the key/value cache: "auto", "f32", "f16", "q8_0"
+    kv              type of the key/value cache: "auto", "f32", "f16", "q8_0", "q4_0" (on the CPU)
     batch           prompt tokens per batch, 0: 512
     ternary, head   how weights are stored: "auto", "2bit", "1.6bit"; "auto", "file", "exact", "q8_0", ...
     precise         keep activations in float where weights are quantized in groups

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._model import Model
 
 Drafter = Literal["chains", "lookup", "online", "model", "caller"]
-Kv = Literal["auto", "f32", "f16", "q8_0"]
+Kv = Literal["auto", "f32", "f16", "q8_0", "q4_0"]
 Ternary = Literal["auto", "2bit", "1.6bit"]
 Head = Literal["auto", "file", "exact", "q8_0", "q6_k", "q4_0"]
 Thinking = Literal["auto", "on", "off"]
@@ -26,7 +26,8 @@ Pooling = Literal["none", "mean", "last", "cls"]
 
 DRAFTERS = (("chains", c.TERN_DRAFTER_CHAINS), ("lookup", c.TERN_DRAFTER_LOOKUP), ("online", c.TERN_DRAFTER_ONLINE),
             ("model", c.TERN_DRAFTER_MODEL), ("caller", c.TERN_DRAFTER_CALLER))
-KV = (("auto", c.TERN_KV_AUTO), ("f32", c.TERN_KV_F32), ("f16", c.TERN_KV_F16), ("q8_0", c.TERN_KV_Q8_0))
+KV = (("auto", c.TERN_KV_AUTO), ("f32", c.TERN_KV_F32), ("f16", c.TERN_KV_F16), ("q8_0", c.TERN_KV_Q8_0),
+      ("q4_0", c.TERN_KV_Q4_0))
 TERNARY = (("auto", c.TERN_TERNARY_AUTO), ("2bit", c.TERN_TERNARY_2BIT), ("1.6bit", c.TERN_TERNARY_1_6BIT))
 HEAD = (("auto", c.TERN_HEAD_AUTO), ("file", c.TERN_HEAD_FILE), ("exact", c.TERN_HEAD_EXACT),
         ("q8_0", c.TERN_HEAD_Q8_0), ("q6_k", c.TERN_HEAD_Q6_K), ("q4_0", c.TERN_HEAD_Q4_0))
