@@ -524,7 +524,7 @@ typedef enum tern_kv_type {
     TERN_KV_F32,
     TERN_KV_F16,
     TERN_KV_Q8_0,
-    TERN_KV_Q4_0, // rotated by Walsh-Hadamard; on the CPU
+    TERN_KV_Q4_0, // of heads rotated by Walsh-Hadamard; not on a GPU or in a browser
 } tern_kv_type;
 
 // Speculation: a *drafter* guesses how the text goes on; the draft is computed with the last token,

@@ -72,7 +72,7 @@ int32_t web_session_open(int32_t model, const char *json, uint32_t n) {
     float lora_scales[TERN_LORAS_MAX];
     const web_field fields[] = {
         {"context", WEB_INT, &context, 0, INT32_MAX, NULL},
-        {"kv", WEB_CHOICE, &kv, 0, 0, "auto f32 f16 q8_0 q4_0"},
+        {"kv", WEB_CHOICE, &kv, 0, 0, "auto f32 f16 q8_0"},
         {"lookup", WEB_BOOL, &desc.speculation.lookup, 0, 0, NULL},
         {"online", WEB_BOOL, &desc.speculation.online, 0, 0, NULL},
         {"max_length", WEB_INT, &desc.speculation.max_length, 0, TERN_DRAFT_MAX, NULL},
@@ -134,7 +134,7 @@ void web_sessions_close(web_model *m) {
 }
 
 int32_t web_session_info(int32_t id) {
-    static const char *const kv[] = {"auto", "f32", "f16", "q8_0", "q4_0"};
+    static const char *const kv[] = {"auto", "f32", "f16", "q8_0"};
     tern_error err = {0};
     web_session *s = web_session_find(id, &err);
     if (!s) return web_fail(&err);

@@ -239,10 +239,11 @@ tern_vid tern_graph_scores(const tern_graph *g) {
 #define F32_CACHE_BYTES_MAX ((uint64_t)64 << 20)
 tern_status tern_kv_choose(const tern_graph *g, int32_t n_context, tern_kv_type wanted,
                            tern_kv_type *out, tern_error *err) {
+    const tern_kv_type last = TERN_HAS_Q4_CACHE ? TERN_KV_Q4_0 : TERN_KV_Q8_0;
     uint64_t f32_bytes = 0;
-    if ((unsigned)wanted > TERN_KV_Q4_0)
+    if ((unsigned)wanted > (unsigned)last)
         return tern_fail(err, TERN_ERR_ARGUMENT, "kv_type is %d: expected 0 to %d", (int)wanted,
-                         TERN_KV_Q4_0);
+                         (int)last);
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == TERN_VALUE_STATE && g->values[v].state == TERN_STATE_POSITIONAL)
             f32_bytes += (uint64_t)g->values[v].cols * (uint64_t)n_context * sizeof(float);

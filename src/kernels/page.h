@@ -9,6 +9,13 @@
 
 #define TERN_PAGE_POSITIONS 16
 
+// Whether the CPU's kernels have a Q4_0 cache; in a browser they must be small.
+#if defined(__wasm__)
+#define TERN_HAS_Q4_CACHE 0
+#else
+#define TERN_HAS_Q4_CACHE 1
+#endif
+
 typedef union tern_page {
     uint8_t *memory; // host memory, aligned to 64; NULL: absent, no row reads it any more
     uint32_t index;  // on a GPU

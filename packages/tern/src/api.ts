@@ -57,7 +57,7 @@ export interface EngineChoice {
 export interface LoadOptions extends EngineChoice,
   Pick<OpenOptions, 'batch' | 'head' | 'ternary' | 'thinking' | 'pooling' | 'chatTemplate' | 'vocabOnly' | 'webgpu'> {
   context?: number; // tokens of a conversation; omitted: the model's training context, at most 8192
-  kv?: 'auto' | 'f32' | 'f16' | 'q8_0' | 'q4_0'; // storage type of keys and values
+  kv?: 'auto' | 'f32' | 'f16' | 'q8_0'; // storage type of keys and values
   speculate?: boolean | SpeculateOptions; // speculative decoding; the output is the same (false)
   loras?: readonly Lora[]; // adapters, which all apply
   lorasBySession?: boolean; // GenerateOptions.loraScales chooses among them

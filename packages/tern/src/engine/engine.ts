@@ -416,7 +416,7 @@ interface Generation {
 
 class WasmSession implements Session {
   readonly nContext: number;
-  readonly kv: 'f32' | 'f16' | 'q8_0' | 'q4_0';
+  readonly kv: 'f32' | 'f16' | 'q8_0';
   readonly loraScales: readonly number[];
   #now: Generation | undefined;
   #closed = false;

@@ -313,7 +313,7 @@ export interface EmbedResult {
 
 export interface SessionOptions {
   context?: number; // tokens; 0: the model's training context, at most 8192
-  kv?: 'auto' | 'f32' | 'f16' | 'q8_0' | 'q4_0';
+  kv?: 'auto' | 'f32' | 'f16' | 'q8_0';
   speculate?: boolean | SpeculateOptions; // false; true: both drafters
   // With lorasBySession: one for each adapter, 0: it is not applied. Omitted: those of `loras`.
   loraScales?: readonly number[];
@@ -412,7 +412,7 @@ export interface GenerateResult {
 
 export interface Session {
   readonly nContext: number;
-  readonly kv: 'f32' | 'f16' | 'q8_0' | 'q4_0';
+  readonly kv: 'f32' | 'f16' | 'q8_0';
   readonly loraScales: readonly number[]; // with lorasBySession, of each adapter; else none
   // One at a time per session; a model's sessions generate concurrently. The prefix that the session
   // already holds is not computed again. If aborted, it resolves with reason 'caller'. onText gets

@@ -394,7 +394,7 @@ static void tile_begin(attention_tile *t) {
     for (size_t r = 0; r < t->n_rows; r++) {
         size_t row = t->first_row + r;
         const float *q = a->q + row / a->n_heads * a->row_stride + row % a->n_heads * a->head_dim;
-        if (a->kv_type == TERN_DTYPE_Q4_0) { // acc is free until the end
+        if (TERN_HAS_Q4_CACHE && a->kv_type == TERN_DTYPE_Q4_0) { // acc is free until the end
             hadamard(t->acc, q, NULL, a->head_dim, kv_rotation(a->head_dim));
             q = t->acc;
         }
@@ -419,7 +419,7 @@ static void tile_end(const attention_tile *t) {
             v16 o = v16_mul(v16_load(t->acc + r * t->hd16 + d), inv);
             store_some(out + d, o, a->head_dim - d);
         }
-        if (a->kv_type == TERN_DTYPE_Q4_0)
+        if (TERN_HAS_Q4_CACHE && a->kv_type == TERN_DTYPE_Q4_0)
             hadamard(out, out, NULL, a->head_dim, kv_rotation(a->head_dim));
     }
 }
@@ -455,7 +455,9 @@ static void attention(const tern_attention_args *args) {
     case TERN_DTYPE_F32: attend(args, TERN_DTYPE_F32); break;
     case TERN_DTYPE_F16: attend(args, TERN_DTYPE_F16); break;
     case TERN_DTYPE_Q8_0: attend(args, TERN_DTYPE_Q8_0); break;
+#if TERN_HAS_Q4_CACHE
     case TERN_DTYPE_Q4_0: attend(args, TERN_DTYPE_Q4_0); break;
+#endif
     default: break;
     }
 }
@@ -544,7 +546,7 @@ static void kv_store(const tern_kv_store_args *a) {
     const float *key = a->key, *value = a->value;
     const tern_dtype kv_type = a->kv_type;
     const size_t lane = a->lane, head_dim = a->head_dim;
-    if (kv_type == TERN_DTYPE_Q4_0) {
+    if (TERN_HAS_Q4_CACHE && kv_type == TERN_DTYPE_Q4_0) {
         kv_store_q4_0(a);
     } else if (kv_type == TERN_DTYPE_Q8_0) {
         kv_store_q8_0(k, v, lane, head_dim, key, value);

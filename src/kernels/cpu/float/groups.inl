@@ -72,24 +72,20 @@ VEC_INLINE void turn_tile(float *to, const float *from) {
     }
 }
 
-// The strides inside of a vector become strides of vectors in a turned tile.
+// The strides inside of a vector become strides of vectors in a turned tile. A block that does not
+// fill one is beside zeros there.
 static void hadamard_block(float *y, size_t n, float factor) {
-    _Alignas(64) float tile[256], part[256];
+    _Alignas(64) float tile[256], part[256] = {0};
+    float *rows = n < 256 ? part : y;
     butterflies(y, n / 16, 1);
-    if (n >= 32 && n < 256) { // the rest of the tile is of no block
-        memcpy(part, y, n * sizeof *y);
-        memset(part + n, 0, sizeof part - n * sizeof *y);
-        turn_tile(tile, part);
+    if (n < 256) memcpy(part, y, n * sizeof *y);
+    for (size_t at = 0; n >= 16 && at < n; at += 256) {
+        turn_tile(tile, rows + at);
         butterflies(tile, 16, 1);
-        turn_tile(part, tile);
-        memcpy(y, part, n * sizeof *y);
+        turn_tile(rows + at, tile);
     }
-    for (size_t at = 0; n >= 256 && at < n; at += 256) {
-        turn_tile(tile, y + at);
-        butterflies(tile, 16, 1);
-        turn_tile(y + at, tile);
-    }
-    if (n < 32) butterflies_scalar(y, n, 1, n < 16 ? n : 16);
+    if (n < 256) memcpy(y, part, n * sizeof *y);
+    if (n < 16) butterflies_scalar(y, n, 1, n);
     for (size_t i = 0; i < n; i += 16)
         store_some(y + i, v16_mul(load_some(y + i, n - i), v16_set1(factor)), n - i);
 }

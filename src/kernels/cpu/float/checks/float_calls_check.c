@@ -291,8 +291,16 @@ _Static_assert(sizeof acts / sizeof *acts == TERN_ACT_ASINH + 1, "an activation 
 static const char *const pairs[] = {"neighbours", "halves"};
 static const char *const types[] = {"BF16", "Q8_0", "Q4_K", "Q6_K", "F16", "F32"};
 static const char *const tokens[] = {"1", "5", "1 added", "5 added"};
-static const char *const caches[] = {"F32", "F16", "Q8_0", "Q4_0"}, *const cache_reads[] = {"F32",
-                                                                                            "F16"};
+static const char *const caches[] =
+    {
+        "F32",
+        "F16",
+        "Q8_0",
+#if TERN_HAS_Q4_CACHE
+        "Q4_0",
+#endif
+},
+                         *const cache_reads[] = {"F32", "F16"};
 static const char *const convs[] = {"", "silu"};
 static const char *const groups[] = {"1 group", "2 groups"};
 static const char *const residuals[] = {"", "residual"};
