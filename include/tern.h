@@ -573,9 +573,8 @@ TERN_API tern_status tern_session_open(tern_session **out, tern_model *model,
 // running call, as tern_session_cancel does, and the session is closed when that call returns.
 TERN_API void tern_session_close(tern_session *session);
 TERN_API void tern_session_reset(tern_session *session); // does nothing while it generates
-// Drops what comes after the first n_tokens of the timeline, which must have that many. What comes
-// next is computed as if the rest had never been: models with fixed-size states may compute some of
-// what stays again.
+// Drops what comes after the first n_tokens of the timeline, which must have that many, as if it
+// had never been: models with fixed-size states may compute some of what stays again.
 TERN_API tern_status tern_session_truncate(tern_session *session, size_t n_tokens, tern_error *err);
 // Stops what the session is doing (generating, reading a prompt, scoring, saving ...), as described
 // under Cancelling: may be called from any thread and from a signal handler, at any time before the

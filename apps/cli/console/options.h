@@ -67,7 +67,8 @@
     OPTIONS_GROUP("Context"),                                                                      \
     {'c', "context", OPTION_COUNT, &(s).n_context, "N",                                            \
      "tokens of context, 0: the model's, at most 8192 (0)", 0, 1 << 24},                           \
-    {0, "kv-type", OPTION_CHOICE, &(s).kv_type, "auto|f32|f16|q8_0|q4_0", "keys and values"},           \
+    {0, "kv-type", OPTION_CHOICE, &(s).kv_type, "auto|f32|f16|q8_0|q4_0",                          \
+     "keys and values"},                                                                           \
     {0, "shift-context", OPTION_FLAG, &(s).shift, NULL,                                            \
      "when the context is full, drop its oldest half and go on"},                                  \
     {0, "keep", OPTION_COUNT, &(s).n_keep, "N", "first tokens that are never dropped (4)", 0,      \

@@ -38,10 +38,10 @@ typedef enum tern_cpu_act {
 // Q8_0: one float scale for each 32 dimensions of a position. A key block is
 // float scale[head_dim / 32][16] followed by int8 [head_dim][16]; a value block is
 // float scale[16][head_dim / 32] followed by int8 [16][head_dim].
-// Q4_0: heads of a multiple of 32 dimensions, rotated: a Walsh-Hadamard transform over blocks of the
-// largest power of two up to 512 that divides head_dim. Queries are rotated before they meet keys,
-// outputs are rotated back. One F16 scale for each 32 dimensions of a position; both blocks begin
-// with scale[head_dim / 32][16]. Numbers are scale * (code - 8), two codes to a byte: of keys
+// Q4_0: heads of a multiple of 32 dimensions, rotated: a Walsh-Hadamard transform over blocks of
+// the largest power of two up to 512 that divides head_dim. Queries are rotated before they meet
+// keys, outputs are rotated back. One F16 scale for each 32 dimensions of a position; both blocks
+// begin with scale[head_dim / 32][16]. Numbers are scale * (code - 8), two codes to a byte: of keys
 // [head_dim / 2][16], dimension 2 i low and 2 i + 1 high; of values [16][head_dim / 2], byte
 // 16 g + i has dimension 32 g + i low and 32 g + 16 + i high.
 typedef struct tern_attention_args {
