@@ -23,6 +23,7 @@ static const family families[] = {
     {"granite hybrid", "tests/oracles/granitehybrid/model.gguf", TERN_KV_F16},
     {"falcon-h1", "tests/oracles/falcon_h1/model.gguf", TERN_KV_F32}, // Mamba-2
     {"gemma4", "tests/oracles/gemma4/model.gguf", TERN_KV_F16},
+    {"bitnet, 4 bits", "tests/oracles/bitnet_packed", TERN_KV_Q4_0},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families, N_IDS = 150, N_CONTEXT = 200 };
 
