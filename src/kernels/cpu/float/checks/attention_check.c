@@ -367,9 +367,9 @@ static double attention_error(const attention_data *d) {
     return worst;
 }
 
-// Of Q4_0: from softmax over what the cache holds, which is near to what was stored: steps are 1/8
-// of a group's largest number, which is some 2.1 deviations, and rounding leaves 1 / sqrt(12)
-// steps.
+// Q4_0: the difference from softmax over the numbers in the cache. They are near to the ones that
+// were stored: a step is 1/8 of a group's largest number, some 2.1 deviations, and rounding leaves
+// 1 / sqrt(12) of a step.
 static double rotated_error(const tern_float_kernels *k, attention_data *d) {
     const size_t n = n_positions(d->c) * d->c->head_dim;
     float *keys = d->keys, *values = d->values;
