@@ -198,7 +198,9 @@ TEST(saved_sessions_of_other_models_are_refused) {
     size_t n = 0;
     for (size_t i = 0; i < N_FAMILIES; i++) {
         const family other = {families[i].name, families[i].path,
-                              families[i].kv_type == TERN_KV_F32 ? TERN_KV_F16 : TERN_KV_F32};
+                              families[i].kv_type == TERN_KV_F32    ? TERN_KV_F16
+                              : families[i].kv_type == TERN_KV_Q4_0 ? TERN_KV_Q8_0
+                                                                    : TERN_KV_F32};
         const family *both[] = {&families[i], &other};
         for (int k = 0; k < 2; k++) {
             if (!open_family(&o, both[k])) return;
