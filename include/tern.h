@@ -215,7 +215,7 @@ typedef struct tern_model_desc {
     tern_thinking thinking;    // whether models that can think before answering do so
     tern_pooling pooling;      // makes an embedding model of a decoder whose files name no pooling
     bool vocab_only; // load only tokenizer and template: needs no weights, allows no sessions
-    const char *cpu_features; // "scalar", "avx2", "avx512", "amx", "neon"...: at most; NULL: all
+    const char *cpu_features; // at most "scalar", "avx2", "avx512", "amx", "neon"...; NULL: all
     // Adapters applied at run time, in float even if the weights are ternary.
     const tern_lora *loras;
     size_t n_loras;

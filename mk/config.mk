@@ -99,9 +99,10 @@ NOT_ASKED := src/kernels/webgpu/run/gpu_drafts.c src/media/voice_net.c src/sessi
 LIBS += -lm -ldl -pthread # last: static libraries before them need them
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
-ISA_x86_64  := avx2 avx512 avx512bf16 amx amxbf16
+ISA_x86_64  := avx2 avxvnni avx512 avx512bf16 amx amxbf16
 ISA_aarch64 := neon dotprod i8mm
 FLAGS_avx2    := -mavx2 -mfma -mf16c
+FLAGS_avxvnni := $(FLAGS_avx2) -mavxvnni
 FLAGS_avx512  := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
 FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16
 FLAGS_amx     := $(FLAGS_avx512) -mamx-tile -mamx-int8
@@ -110,7 +111,7 @@ FLAGS_neon    :=
 FLAGS_dotprod := -march=armv8.2-a+dotprod
 FLAGS_i8mm    := $(FLAGS_dotprod)+i8mm
 ISAS     := $(ISA_$(MACHINE))
-ALL_ISAS := avx2 avx512 avx512bf16 amx amxbf16 neon dotprod i8mm wasm
+ALL_ISAS := avx2 avxvnni avx512 avx512bf16 amx amxbf16 neon dotprod i8mm wasm
 
 # What is in and what is left out, and which packages bring it.
 define say_parts

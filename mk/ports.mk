@@ -32,7 +32,7 @@ WINE       ?= $(firstword $(shell command -v wine64 wine) $(wildcard /usr/lib/wi
 # -Wno-format: mingw judges formats by the old printf, and links the standard one.
 WINDOWS_CFLAGS = $(OTHER_CFLAGS) -Wno-format -D_WIN32_WINNT=0x0A00 -include src/base/os/os_windows.h \
                  -I$(BUILD)/other/include
-WINDOWS_ISAS = avx2 avx512 avx512bf16 amx amxbf16
+WINDOWS_ISAS = $(ISA_x86_64)
 $(foreach i,$(WINDOWS_ISAS),$(eval $(BUILD)/windows/obj/%_$(i).o: WINDOWS_CFLAGS += $(FLAGS_$(i))))
 windows_obj = $(patsubst %.c,$(BUILD)/windows/obj/%.o,$(1))
 $(BUILD)/windows/obj/%.o: %.c $(BUILD)/other/include/pcre2.h

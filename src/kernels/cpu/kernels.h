@@ -394,9 +394,8 @@ void tern_ternary_unpack_row(tern_packing packing, const uint8_t *row, size_t n_
 // ---- Choice at run time ------------------------------------------------------------------------
 
 typedef struct tern_cpu_kernels {
-    char name[32]; // "scalar", "avx2", "avx512", "avx512 amx", "neon", "neon dotprod",
-                   // "neon dotprod i8mm",
-                   // "wasm simd128", "wasm relaxed", "wasm relaxed dot"
+    char name[32]; // "scalar", "avx2", "avx2 avxvnni", "avx512", "avx512 amx", "neon",
+                   // "neon dotprod", "neon dotprod i8mm", "wasm simd128", "wasm relaxed", "wasm relaxed dot"
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
     const struct tern_head_kernels *h;    // the exact head's: head/head_kernels.h
@@ -405,9 +404,9 @@ typedef struct tern_cpu_kernels {
 } tern_cpu_kernels;
 
 // The best variants that this processor runs and that `at_most` allows (NULL: all; "scalar",
-// "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"; in WebAssembly, as the library was compiled,
-// "simd128", or "relaxed" and "dot"). False: no such name. TERN_CPU_FEATURES in the environment is
-// read by the command line, not here.
+// "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"; in WebAssembly, as the library was
+// compiled, "simd128", or "relaxed" and "dot"). False: no such name. TERN_CPU_FEATURES in the
+// environment is read by the command line, not here.
 bool tern_cpu_kernels_select(const char *at_most, tern_cpu_kernels *out);
 // Names of all variants that this processor runs, best last, for tests: at least "scalar".
 size_t tern_cpu_kernels_list(const char *names[8]);

@@ -32,6 +32,12 @@ static bool has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
+// Leaf 7, second part.
+static bool has_avxvnni(void) {
+    unsigned a = 0, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4) != 0;
+}
+
 static bool has_avx512(void) {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -85,7 +91,7 @@ static bool has_dot(void) {
 #define GEMM(name) &tern_gemm_kernels_##name
 #endif
 
-// From worst to best; each level runs where the next one does.
+// From worst to best; each level runs where the next one does, but for avxvnni.
 static const struct level {
     const char *name, *full_name;
     bool (*runs)(void);
@@ -102,6 +108,8 @@ static const struct level {
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
      &tern_head_kernels_avx2, GEMM(avx2), &tern_grouped_kernels_avx2},
+    {"avxvnni", "avx2 avxvnni", has_avxvnni, &tern_float_kernels_avx2, &tern_ternary_kernels_avxvnni,
+     &tern_head_kernels_avx2, GEMM(avx2), &tern_grouped_kernels_avxvnni},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
      &tern_head_kernels_avx512, GEMM(avx512), &tern_grouped_kernels_avx512},
     {"amx", "avx512 amx", has_amx, &tern_float_kernels_avx512, &tern_ternary_kernels_amx,

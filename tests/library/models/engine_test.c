@@ -61,6 +61,7 @@ TEST(engine_text_does_not_depend_on_threads_kernels_batches_or_layouts) {
         {.n_threads = 4},
         {.cpu_features = "scalar"},
         {.cpu_features = "avx2"},
+        {.cpu_features = "avxvnni"},
         {.cpu_features = "avx512"},
         {.n_batch = 1},
         {.n_batch = 5},

@@ -1,7 +1,7 @@
 // Products with codes in groups for registers of 16 or 32 bytes. Included after a vec_<isa>.h by a
 // file that defines
 //   VECTORS           registers that hold 64 bytes of codes; each has 16 / VECTORS rows
-//   TOKENS            multiplied at once, at most 4
+//   TOKENS            multiplied at once: at most 4, or 6 if VECTORS is 2
 //   codes, load_codes(p)               64 / VECTORS bytes of packed codes
 //   two_bits(c, s), one_bit(c, s)      field s of each byte; one bit is taken twice: 0 or 2
 //   sums, no_sums()                    of a row's products with 64 columns, of codes up to 3
@@ -96,6 +96,10 @@ static void any_tile(const tile_args *g, size_t n) {
 #if TOKENS_ > 2
         TILE(3)
         TILE(4)
+#endif
+#if TOKENS_ > 4
+        TILE(5)
+        TILE(6)
 #endif
 #undef TILE
     }

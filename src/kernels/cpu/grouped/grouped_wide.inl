@@ -105,6 +105,10 @@ static void any_wide_unit(const wide_args *a, size_t n, wide_kind kind) {
         UNIT(3)
         UNIT(4)
 #endif
+#if TOKENS_ > 4
+        UNIT(5)
+        UNIT(6)
+#endif
 #undef UNIT
 #undef FOUR
     }

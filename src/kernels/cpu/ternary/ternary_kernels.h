@@ -23,7 +23,7 @@
 #include "kernels/cpu/kernels.h"
 
 extern const tern_ternary_kernels tern_ternary_kernels_scalar, tern_ternary_kernels_avx2,
-    tern_ternary_kernels_avx512, tern_ternary_kernels_amx, tern_ternary_kernels_neon,
+    tern_ternary_kernels_avxvnni, tern_ternary_kernels_avx512, tern_ternary_kernels_amx, tern_ternary_kernels_neon,
     tern_ternary_kernels_dotprod, tern_ternary_kernels_i8mm, tern_ternary_kernels_wasm,
     tern_ternary_kernels_wasm_dot;
 

@@ -11,6 +11,8 @@
 //   DOT_ONE(row, n_bytes, x, is_2bit)     if there is a better way for one token: the sum of a
 //                               row's codes, as they are unpacked, times activations
 //   CHAINED(is_2bit), dot_chains(...)     if dot_row has a better way for up to that many tokens
+//   UNITS_APART                 if a unit's products are better added up from zero than to the sums
+//                               before it, which they would wait for; then unit_sums are sums
 //   SMALL                       if code for up to 4 tokens at once must do, else for up to 8
 //   KERNELS, NAME, peak_loop()  the table to define
 #include "kernels/cpu/ternary/ternary_tiles.inl"
@@ -28,11 +30,19 @@ enum { FEW = 8 };
 TERN_INLINE unit_sums dot_unit(unit_sums u, bytes b, const int8_t *x, place p, bool is_2bit) {
     codes c = is_2bit ? unpack_2bit(b) : unpack_t5(b);
     x += p.first;
+#ifdef UNITS_APART
+    const unit_sums before = u;
+    u = no_units();
+#endif
     u = dot_add(u, c.c0, x);
     u = dot_add(u, c.c1, x + p.step);
     u = dot_add(u, c.c2, x + 2 * p.step);
     u = dot_add(u, c.c3, x + 3 * p.step);
-    return is_2bit ? u : dot_add(u, c.c4, x + 4 * p.step);
+    if (!is_2bit) u = dot_add(u, c.c4, x + 4 * p.step);
+#ifdef UNITS_APART
+    u = add_units(before, u);
+#endif
+    return u;
 }
 
 #define EACH_TOKEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)

@@ -6,11 +6,13 @@
 //                               piece s of row r becomes piece r of the register at to + s *
 //                               to_step
 //   ROWS, TOKENS, tile(...)     see below
-//   PAIRS                       if tile computes tokens in twos
+//   PAIRS, SIX_TOKENS           if tile computes eight tokens in twos, or six
 #include <string.h>
 
 #ifdef PAIRS
 _Static_assert(TOKENS == 8, "any_tile");
+#elif defined(SIX_TOKENS)
+_Static_assert(TOKENS == 6, "any_tile");
 #else
 _Static_assert(TOKENS == 4, "any_tile");
 #endif
@@ -123,7 +125,11 @@ static void any_tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t *
     case 1: tile(acc, w, x, steps, 1); break;
     case 2: tile(acc, w, x, steps, 2); break;
     case 3: tile(acc, w, x, steps, 3); break;
-    default: tile(acc, w, x, steps, 4); break;
+#ifdef SIX_TOKENS
+    case 4: tile(acc, w, x, steps, 4); break;
+    case 5: tile(acc, w, x, steps, 5); break;
+#endif
+    default: tile(acc, w, x, steps, TOKENS); break;
     }
 #endif
 }

@@ -5,7 +5,7 @@
 #include "base/dtype/fma.h"
 #include "base/dtype/half.h"
 #include "kernels/cpu/check_random.h"
-#include "kernels/cpu/grouped/grouped_check.h"
+#include "kernels/cpu/grouped/tests/grouped_check.h"
 #include "kernels/cpu/kernels.h"
 #include "tests/support/harness.h"
 
