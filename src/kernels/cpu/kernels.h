@@ -395,7 +395,8 @@ void tern_ternary_unpack_row(tern_packing packing, const uint8_t *row, size_t n_
 
 typedef struct tern_cpu_kernels {
     char name[32]; // "scalar", "avx2", "avx2 avxvnni", "avx512", "avx512 amx", "neon",
-                   // "neon dotprod", "neon dotprod i8mm", "wasm simd128", "wasm relaxed", "wasm relaxed dot"
+                   // "neon dotprod", "neon dotprod i8mm", "wasm simd128", "wasm relaxed",
+                   // "wasm relaxed dot"
     const tern_float_kernels *f;
     const tern_ternary_kernels *t;
     const struct tern_head_kernels *h;    // the exact head's: head/head_kernels.h

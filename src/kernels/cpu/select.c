@@ -108,8 +108,9 @@ static const struct level {
 #if defined(__x86_64__)
     {"avx2", "avx2", has_avx2, &tern_float_kernels_avx2, &tern_ternary_kernels_avx2,
      &tern_head_kernels_avx2, GEMM(avx2), &tern_grouped_kernels_avx2},
-    {"avxvnni", "avx2 avxvnni", has_avxvnni, &tern_float_kernels_avx2, &tern_ternary_kernels_avxvnni,
-     &tern_head_kernels_avx2, GEMM(avx2), &tern_grouped_kernels_avxvnni},
+    {"avxvnni", "avx2 avxvnni", has_avxvnni, &tern_float_kernels_avx2,
+     &tern_ternary_kernels_avxvnni, &tern_head_kernels_avx2, GEMM(avx2),
+     &tern_grouped_kernels_avxvnni},
     {"avx512", "avx512", has_avx512, &tern_float_kernels_avx512, &tern_ternary_kernels_avx512,
      &tern_head_kernels_avx512, GEMM(avx512), &tern_grouped_kernels_avx512},
     {"amx", "avx512 amx", has_amx, &tern_float_kernels_avx512, &tern_ternary_kernels_amx,
