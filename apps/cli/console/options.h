@@ -38,7 +38,7 @@
      "where it runs (TERN_DEVICE; run, chat, serve, mcp, ask, agent: auto; others: cpu)"}
 #define FEATURES_OPTION(target)                                                                    \
     {0, "cpu-features", OPTION_NAME, &(target),                                                    \
-     "scalar|avx2|avxvnni|avx512|amx|neon|dotprod|i8mm",                                            \
+     "scalar|avx2|avxvnni|avx512|amx|neon|dotprod|i8mm",                                           \
      "use at most these instructions"}
 #define MODEL_OPTIONS_END(m)                                                                       \
     {'b', "batch", OPTION_COUNT, &(m).n_batch, "N",                                                \
