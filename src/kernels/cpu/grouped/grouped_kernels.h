@@ -5,9 +5,9 @@
 #include "kernels/cpu/grouped/grouped.h"
 
 extern const tern_grouped_kernels tern_grouped_kernels_scalar, tern_grouped_kernels_avx2,
-    tern_grouped_kernels_avxvnni, tern_grouped_kernels_avx512, tern_grouped_kernels_amx, tern_grouped_kernels_neon,
-    tern_grouped_kernels_dotprod, tern_grouped_kernels_i8mm, tern_grouped_kernels_wasm,
-    tern_grouped_kernels_wasm_dot;
+    tern_grouped_kernels_avxvnni, tern_grouped_kernels_avx512, tern_grouped_kernels_amx,
+    tern_grouped_kernels_neon, tern_grouped_kernels_dotprod, tern_grouped_kernels_i8mm,
+    tern_grouped_kernels_wasm, tern_grouped_kernels_wasm_dot;
 
 #define GROUPED_INLINE static inline __attribute__((always_inline))
 

@@ -23,9 +23,9 @@
 #include "kernels/cpu/kernels.h"
 
 extern const tern_ternary_kernels tern_ternary_kernels_scalar, tern_ternary_kernels_avx2,
-    tern_ternary_kernels_avxvnni, tern_ternary_kernels_avx512, tern_ternary_kernels_amx, tern_ternary_kernels_neon,
-    tern_ternary_kernels_dotprod, tern_ternary_kernels_i8mm, tern_ternary_kernels_wasm,
-    tern_ternary_kernels_wasm_dot;
+    tern_ternary_kernels_avxvnni, tern_ternary_kernels_avx512, tern_ternary_kernels_amx,
+    tern_ternary_kernels_neon, tern_ternary_kernels_dotprod, tern_ternary_kernels_i8mm,
+    tern_ternary_kernels_wasm, tern_ternary_kernels_wasm_dot;
 
 enum {
     TERN_I2S_WEIGHTS = 128, // in a block of 2-bit codes
