@@ -235,7 +235,7 @@ static void tiles_reference(const cpu_gemm *g, float *c) {
 // from its upper ones, a row less in it, sums that begin at 0 where they should go on.
 TEST(gemm_bf16_products_in_tiles_have_the_bits_of_their_contract) {
     const tern_gemm_kernels *tables[2];
-    if (cpu_gemm_bf16_list(tables) == 0 || tables[0] != &tern_gemm_kernels_amxbf16) {
+    if (cpu_gemm_bf16_list(tables) < 2) { // the first is the one in tiles
         test_skip("this processor has no tiles for bf16, or the system does not grant them");
         return;
     }
