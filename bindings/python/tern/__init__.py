@@ -36,7 +36,7 @@ from ._training import (
     TrainEvent, TrainMemory, TrainOptions, TrainPlan, data_build, data_tokenizer, ternarize, ternarize_plan, train, train_find_rate,
     train_plan,
 )
-from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, mine, save_chat, types
+from ._tools import convert, diagnose, heap, imatrix, inspect, load_chat, machine, machine_report, mine, save_chat, types
 
 __version__ = _lib.version
 __all__ = [
@@ -45,6 +45,6 @@ __all__ = [
     "MemoryStats", "MemoryStore", "Message", "Metadata", "MineStats", "Model", "ModelInfo", "Part", "Perplexity",
     "ProfileRow", "Segment", "Session", "Speculation", "TernError", "TernFileNotFoundError",
     "TernMemoryError", "TernOSError", "TernValueError", "TokenLogprob", "Tool", "ToolCall", "TrainEvent", "TrainMemory", "TrainOptions", "TrainPlan", "Transcript", "WebGpu", "convert", "data_build", "data_tokenizer", "datagen", "diagnose", "eval", "heap", "imatrix",
-    "inspect", "load_chat", "machine", "mine", "read_image", "read_sound", "save_chat", "similarity",
+    "inspect", "load_chat", "machine", "machine_report", "mine", "read_image", "read_sound", "save_chat", "similarity",
     "ternarize", "ternarize_plan", "train", "train_find_rate", "train_plan", "types", "write_sound",
 ]

@@ -123,6 +123,14 @@ def machine(threads: int = 0) -> MachineLimits:
     return from_struct(MachineLimits, out)
 
 
+def machine_report() -> str:
+    """How fast the CPU's integer kernels are at each level of instructions, as Markdown; takes seconds."""
+    callbacks = Callbacks()
+    pieces: List[bytes] = []
+    callbacks.run(lib.tern_machine_report, callbacks.text(pieces.append), None)
+    return decoded(b"".join(pieces))
+
+
 def heap() -> Heap:
     """Memory use of the library and the process."""
     return from_struct(Heap, lib.tern_heap_get())

@@ -334,3 +334,4 @@ class Tools(unittest.TestCase):
         n_failed, rows = tern.diagnose(threads=1)
         self.assertEqual(n_failed, 0)
         self.assertGreater(sum(row.get("ok", False) for row in rows), 5)
+        self.assertIn("| 2-bit rows | 1 | ", tern.machine_report())
