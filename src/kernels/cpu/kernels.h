@@ -42,8 +42,9 @@ typedef enum tern_cpu_act {
 // the largest power of two up to 512 that divides head_dim. Queries are rotated before they meet
 // keys, outputs are rotated back. One F16 scale for each 32 dimensions of a position; both blocks
 // begin with scale[head_dim / 32][16]. Numbers are scale * (code - 8), two codes to a byte: of keys
-// [head_dim / 2][16], dimension 2 i low and 2 i + 1 high; of values [16][head_dim / 2], byte
-// 16 g + i has dimension 32 g + i low and 32 g + 16 + i high.
+// [head_dim / 8][16][4], byte i of [j][position] has dimension 8 j + i low and 8 j + 4 + i high; of
+// values [head_dim / 32][4][16][4], byte p of [g][quarter][i] is of position 4 quarter + p and has
+// dimension 32 g + i low and 32 g + 16 + i high.
 typedef struct tern_attention_args {
     float *out; // query row (t, h) at out + t * row_stride + h * head_dim; so is q
     const float *q;
@@ -261,9 +262,11 @@ typedef struct tern_float_kernels {
     // per position in order on acc * exp(m - m'). Positions that a token does not see take no part,
     // whatever they hold, nor do spans in which it sees nothing: its bits depend on its own
     // position and on the positions that it sees, on nothing else.
-    // out = acc * (1 / (sum of the lanes)). Q4_0: codes are multiplied without their scale: a score
-    // is one chain of fmas over groups of scale times a chain over the group's dimensions, which
-    // begins at 0; acc takes (p * scale) * code.
+    // out = acc * (1 / (sum of the lanes)). Q4_0: both products are of integers, group by group of
+    // 32 dimensions. A rotated query becomes int8 as a stored key of Q8_0 does, and a score is one
+    // chain of fmas over groups, from 0: fma(sum of code - 8 times q, key's scale * query's scale).
+    // w = p * the value's scale, if p > 0, else 0; top = greatest |w| of the span, of all groups;
+    // n = rint(w * (32512 / top)), and acc = fma(sum of code - 8 times n, top / 32512, acc).
     void (*attention)(const tern_attention_args *args);
     // A causal depthwise convolution of a run of rows of one sequence, and one value head of a
     // gated delta net: see below.

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define VEC_NAME avx2
 enum { VEC_MATMUL_TOKENS = 2, VEC_MATMUL_ROWS = 3, VEC_MATVEC_ROWS = 4 };
@@ -45,19 +46,53 @@ static inline v16 v16_from_i8(const int8_t *p) {
     __m256i hi = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)));
     return (v16){_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)};
 }
-static inline v16 v16_from_i4(const uint8_t *p, bool high) {
-    __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-    __m128i q = _mm_and_si128(high ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
-    q = _mm_sub_epi8(q, _mm_set1_epi8(8));
-    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)),
-                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(q, q)))};
-}
 static inline v16 v16_from_i32(const int32_t *p) {
     const __m256i *v = (const __m256i *)p;
     return (v16){_mm256_cvtepi32_ps(_mm256_loadu_si256(v)),
                  _mm256_cvtepi32_ps(_mm256_loadu_si256(v + 1))};
 }
 static inline float vec_f16(uint16_t h) { return _cvtsh_ss(h); }
+
+// Sums of 32 bits, and products of codes with numbers of 8: see vec_scalar.h.
+enum { VEC_Q4_ROWS = 1 };
+typedef struct vec_codes {
+    __m256i lo, hi;
+} vec_codes, vec_sums;
+static inline vec_codes vec_codes_load(const uint8_t *p, bool high) {
+    __m256i lo = _mm256_loadu_si256((const __m256i *)p), hi, four_bits = _mm256_set1_epi8(15);
+    hi = _mm256_loadu_si256((const __m256i *)(p + 32));
+    if (high) lo = _mm256_srli_epi16(lo, 4), hi = _mm256_srli_epi16(hi, 4);
+    return (vec_codes){_mm256_and_si256(lo, four_bits), _mm256_and_si256(hi, four_bits)};
+}
+static inline vec_sums vec_sums_set1(int32_t x) {
+    return (vec_sums){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+static inline vec_sums vec_sums_add(vec_sums a, vec_sums b) {
+    return (vec_sums){_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+static inline vec_sums vec_sums_shift_8(vec_sums a) {
+    return (vec_sums){_mm256_slli_epi32(a.lo, 8), _mm256_slli_epi32(a.hi, 8)};
+}
+static inline vec_sums vec_sums_dot(vec_sums sum, vec_codes c, const int8_t *four) {
+    int32_t x;
+    memcpy(&x, four, 4);
+    const __m256i ones = _mm256_set1_epi16(1), q = _mm256_set1_epi32(x);
+    __m256i lo = _mm256_madd_epi16(_mm256_maddubs_epi16(c.lo, q), ones);
+    __m256i hi = _mm256_madd_epi16(_mm256_maddubs_epi16(c.hi, q), ones);
+    return vec_sums_add(sum, (vec_sums){lo, hi});
+}
+static inline void v16_store_bytes(int8_t *high, int8_t *low, v16 a) {
+    __m256i n = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+    n = _mm256_permute4x64_epi64(n, 0xD8);
+    __m256i up = _mm256_srai_epi16(_mm256_add_epi16(n, _mm256_set1_epi16(128)), 8);
+    __m256i both = _mm256_packs_epi16(up, _mm256_srai_epi16(_mm256_slli_epi16(n, 8), 8));
+    both = _mm256_permute4x64_epi64(both, 0xD8);
+    _mm_storeu_si128((__m128i *)high, _mm256_castsi256_si128(both));
+    _mm_storeu_si128((__m128i *)low, _mm256_extracti128_si256(both, 1));
+}
+static inline v16 v16_from_sums(vec_sums a) {
+    return (v16){_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
+}
 
 static inline void v16_store(float *p, v16 a) {
     _mm256_storeu_ps(p, a.lo);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define VEC_NAME avx512
 enum { VEC_MATMUL_TOKENS = 4, VEC_MATMUL_ROWS = 6, VEC_MATVEC_ROWS = 4 };
@@ -28,15 +29,35 @@ static inline v16 v16_from_f16(const void *p) { return _mm512_cvtph_ps(_mm256_lo
 static inline v16 v16_from_i8(const int8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
-static inline v16 v16_from_i4(const uint8_t *p, bool high) { // a permutation reads but four bits
-    const __m512 codes = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    __m512i q = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm512_permutexvar_ps(high ? _mm512_srli_epi32(q, 4) : q, codes);
-}
 static inline v16 v16_from_i32(const int32_t *p) {
     return _mm512_cvtepi32_ps(_mm512_loadu_si512(p));
 }
 static inline float vec_f16(uint16_t h) { return _cvtsh_ss(h); }
+
+// Sums of 32 bits, and products of codes with numbers of 8: see vec_scalar.h.
+enum { VEC_Q4_ROWS = 4 };
+typedef __m512i vec_codes, vec_sums;
+static inline vec_codes vec_codes_load(const uint8_t *p, bool high) {
+    __m512i codes = _mm512_loadu_si512(p);
+    return _mm512_and_si512(high ? _mm512_srli_epi16(codes, 4) : codes, _mm512_set1_epi8(15));
+}
+static inline vec_sums vec_sums_set1(int32_t x) { return _mm512_set1_epi32(x); }
+static inline vec_sums vec_sums_add(vec_sums a, vec_sums b) { return _mm512_add_epi32(a, b); }
+static inline vec_sums vec_sums_shift_8(vec_sums a) { return _mm512_slli_epi32(a, 8); }
+static inline vec_sums vec_sums_dot(vec_sums sum, vec_codes c, const int8_t *four) {
+    int32_t x;
+    memcpy(&x, four, 4);
+    // In assembly for the reason given in ternary/ternary_avx512.h.
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(c), "v"(_mm512_set1_epi32(x)));
+    return sum;
+}
+static inline void v16_store_bytes(int8_t *high, int8_t *low, v16 a) {
+    __m512i n = _mm512_cvtps_epi32(a);
+    __m512i up = _mm512_srai_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(128)), 8);
+    _mm_storeu_si128((__m128i *)high, _mm512_cvtepi32_epi8(up));
+    _mm_storeu_si128((__m128i *)low, _mm512_cvtepi32_epi8(n));
+}
+static inline v16 v16_from_sums(vec_sums a) { return _mm512_cvtepi32_ps(a); }
 
 static inline void v16_store(float *p, v16 a) { _mm512_storeu_ps(p, a); }
 static inline void v16_store_n(float *p, v16 a, size_t n) {

@@ -56,11 +56,6 @@ static inline v16 vec_from_bytes(int8x16_t bytes) {
         vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(hi)))};
 }
 static inline v16 v16_from_i8(const int8_t *p) { return vec_from_bytes(vld1q_s8(p)); }
-static inline v16 v16_from_i4(const uint8_t *p, bool high) {
-    uint8x16_t bytes = vld1q_u8(p);
-    uint8x16_t q = high ? vshrq_n_u8(bytes, 4) : vandq_u8(bytes, vdupq_n_u8(15));
-    return vec_from_bytes(vsubq_s8(vreinterpretq_s8_u8(q), vdupq_n_s8(8)));
-}
 static inline v16 v16_from_i32(const int32_t *p) {
     return (v16){vcvtq_f32_s32(vld1q_s32(p)), vcvtq_f32_s32(vld1q_s32(p + 4)),
                  vcvtq_f32_s32(vld1q_s32(p + 8)), vcvtq_f32_s32(vld1q_s32(p + 12))};
@@ -69,6 +64,60 @@ static inline float vec_f16(uint16_t h) {
     __fp16 f;
     memcpy(&f, &h, 2);
     return f;
+}
+
+// Sums of 32 bits, and products of codes with numbers of 8: see vec_scalar.h.
+enum { VEC_Q4_ROWS = 1 };
+typedef struct vec_codes {
+    int8x16_t q[4];
+} vec_codes;
+typedef struct vec_sums {
+    int32x4_t q[4];
+} vec_sums;
+static inline vec_codes vec_codes_load(const uint8_t *p, bool high) {
+    vec_codes c;
+    for (int i = 0; i < 4; i++) {
+        uint8x16_t bytes = vld1q_u8(p + 16 * i);
+        bytes = high ? vshrq_n_u8(bytes, 4) : vandq_u8(bytes, vdupq_n_u8(15));
+        c.q[i] = vreinterpretq_s8_u8(bytes);
+    }
+    return c;
+}
+static inline vec_sums vec_sums_set1(int32_t x) {
+    int32x4_t v = vdupq_n_s32(x);
+    return (vec_sums){{v, v, v, v}};
+}
+static inline vec_sums vec_sums_add(vec_sums a, vec_sums b) {
+    for (int i = 0; i < 4; i++) a.q[i] = vaddq_s32(a.q[i], b.q[i]);
+    return a;
+}
+static inline vec_sums vec_sums_shift_8(vec_sums a) {
+    for (int i = 0; i < 4; i++) a.q[i] = vshlq_n_s32(a.q[i], 8);
+    return a;
+}
+static inline vec_sums vec_sums_dot(vec_sums sum, vec_codes c, const int8_t *four) {
+    int32_t x;
+    memcpy(&x, four, 4);
+    const int8x16_t q = vreinterpretq_s8_s32(vdupq_n_s32(x));
+    for (int i = 0; i < 4; i++) { // pairs of products, then pairs of these
+        int16x8_t lo = vmull_s8(vget_low_s8(c.q[i]), vget_low_s8(q));
+        int16x8_t hi = vmull_high_s8(c.q[i], q);
+        sum.q[i] = vpadalq_s16(sum.q[i], vpaddq_s16(lo, hi));
+    }
+    return sum;
+}
+static inline void v16_store_bytes(int8_t *high, int8_t *low, v16 a) {
+    int16x8_t n[2] = {
+        vcombine_s16(vmovn_s32(vcvtnq_s32_f32(a.q0)), vmovn_s32(vcvtnq_s32_f32(a.q1))),
+        vcombine_s16(vmovn_s32(vcvtnq_s32_f32(a.q2)), vmovn_s32(vcvtnq_s32_f32(a.q3)))};
+    for (int i = 0; i < 2; i++) {
+        vst1_s8(high + 8 * i, vshrn_n_s16(vaddq_s16(n[i], vdupq_n_s16(128)), 8));
+        vst1_s8(low + 8 * i, vmovn_s16(n[i]));
+    }
+}
+static inline v16 v16_from_sums(vec_sums a) {
+    return (v16){vcvtq_f32_s32(a.q[0]), vcvtq_f32_s32(a.q[1]), vcvtq_f32_s32(a.q[2]),
+                 vcvtq_f32_s32(a.q[3])};
 }
 
 static inline void v16_store(float *p, v16 a) {

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 #include "base/dtype/fma.h"
 #include "base/dtype/half.h"
 
@@ -41,12 +42,48 @@ static inline v16 v16_from_f16(const void *p) {
     VEC_EACH(tern_f16_to_f32(h[i]));
 }
 static inline v16 v16_from_i8(const int8_t *p) { VEC_EACH((float)p[i]); }
-// The low or the high halves of 16 bytes, minus 8.
-static inline v16 v16_from_i4(const uint8_t *p, bool high) {
-    VEC_EACH((float)((high ? p[i] >> 4 : p[i] & 15) - 8));
-}
 static inline v16 v16_from_i32(const int32_t *p) { VEC_EACH((float)p[i]); }
 static inline float vec_f16(uint16_t h) { return tern_f16_to_f32(h); }
+
+// 16 sums of 32 bits. A dot product adds to each that of its four codes, the low or the high halves
+// of 64 bytes, with four numbers of 8 bits. VEC_Q4_ROWS: queries that share a register of codes.
+enum { VEC_Q4_ROWS = 1 };
+typedef struct vec_codes {
+    uint8_t code[64];
+} vec_codes;
+typedef struct vec_sums {
+    int32_t lane[16];
+} vec_sums;
+static inline vec_codes vec_codes_load(const uint8_t *p, bool high) {
+    vec_codes c;
+    for (int i = 0; i < 64; i++) c.code[i] = high ? p[i] >> 4 : p[i] & 15;
+    return c;
+}
+static inline vec_sums vec_sums_set1(int32_t x) {
+    vec_sums a;
+    for (int i = 0; i < 16; i++) a.lane[i] = x;
+    return a;
+}
+static inline vec_sums vec_sums_add(vec_sums a, vec_sums b) {
+    for (int i = 0; i < 16; i++) a.lane[i] += b.lane[i];
+    return a;
+}
+static inline vec_sums vec_sums_shift_8(vec_sums a) {
+    for (int i = 0; i < 16; i++) a.lane[i] *= 256;
+    return a;
+}
+static inline vec_sums vec_sums_dot(vec_sums sum, vec_codes c, const int8_t *four) {
+    for (int i = 0; i < 64; i++) sum.lane[i / 4] += c.code[i] * four[i % 4];
+    return sum;
+}
+// Whole numbers up to 32512 in size as two bytes: 256 high + low.
+static inline void v16_store_bytes(int8_t *high, int8_t *low, v16 a) {
+    for (int i = 0; i < 16; i++) {
+        low[i] = (int8_t)(((int32_t)a.lane[i] + 128 + 65536) % 256 - 128);
+        high[i] = (int8_t)(((int32_t)a.lane[i] - low[i]) / 256);
+    }
+}
+static inline v16 v16_from_sums(vec_sums a) { VEC_EACH((float)a.lane[i]); }
 
 static inline void v16_store(float *p, v16 a) { memcpy(p, a.lane, sizeof a.lane); }
 static inline void v16_store_n(float *p, v16 a, size_t n) { memcpy(p, a.lane, n * sizeof *p); }

@@ -79,12 +79,6 @@ static inline v16 vec_from_words(v128_t lo, v128_t hi) {
 static inline v16 v16_from_i8(const int8_t *p) {
     return vec_from_words(wasm_i16x8_load8x8(p), wasm_i16x8_load8x8(p + 8));
 }
-static inline v16 v16_from_i4(const uint8_t *p, bool high) {
-    v128_t bytes = wasm_v128_load(p);
-    v128_t q = high ? wasm_u8x16_shr(bytes, 4) : wasm_v128_and(bytes, wasm_i8x16_splat(15));
-    q = wasm_i8x16_sub(q, wasm_i8x16_splat(8));
-    return vec_from_words(wasm_i16x8_extend_low_i8x16(q), wasm_i16x8_extend_high_i8x16(q));
-}
 static inline v16 v16_from_i32(const int32_t *p) {
     return (v16){wasm_f32x4_convert_i32x4(wasm_v128_load(p)),
                  wasm_f32x4_convert_i32x4(wasm_v128_load(p + 4)),

@@ -30,7 +30,7 @@ typedef struct attention_tile {
     float *acc;   // [n_rows][hd16] weighted sum of values so far
     float *q;     // [chunks of head_dim][TILE_ROWS][CHUNK] queries times a->scale
     float *s;     // [TILE_ROWS][SPAN] scores, then weights
-    float *w;     // Q4_0: [groups][TILE_ROWS][SPAN] weights times the scales of values
+    float *w;     // of a Q4_0 cache, as q is then: see attention_q4.inl
     float *sum;   // [n_rows][16] partial sums of the weights
     float *m;     // [n_rows] greatest score so far
     float *shift; // [16] exp(m - m') of this span
@@ -74,12 +74,10 @@ static void span_open(attention_tile *t, size_t from) {
     }
 }
 
-// Dimension d of the 16 positions of a block; in Q4_0 without the scales, which score_tile and
-// span_scale multiply with once for each group.
+// Dimension d of the 16 positions of a block.
 VEC_INLINE v16 load_key(tern_dtype type, const uint8_t *block, size_t head_dim, size_t d) {
     if (type == TERN_DTYPE_F32) return v16_load((const float *)block + 16 * d);
     if (type == TERN_DTYPE_F16) return v16_from_f16(block + 32 * d);
-    if (type == TERN_DTYPE_Q4_0) return v16_from_i4(q4_codes(block, head_dim) + d / 2 * 16, d % 2);
     const int8_t *q = (const int8_t *)block + kv_groups(head_dim) * 64;
     return v16_mul(v16_load((const float *)block + 16 * (d / 32)), v16_from_i8(q + 16 * d));
 }
@@ -90,8 +88,6 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *block, size_t head_dim
     size_t at = lane * head_dim + 16 * c;
     if (type == TERN_DTYPE_F32) return v16_load((const float *)block + at);
     if (type == TERN_DTYPE_F16) return v16_from_f16(block + 2 * at);
-    if (type == TERN_DTYPE_Q4_0)
-        return v16_from_i4(q4_codes(block, head_dim) + (lane * head_dim + 32 * (c / 2)) / 2, c % 2);
     size_t groups = kv_groups(head_dim);
     const float *scale = (const float *)block + lane * groups;
     const int8_t *q = (const int8_t *)block + 64 * groups;
@@ -105,23 +101,18 @@ VEC_INLINE v16 load_value(tern_dtype type, const uint8_t *block, size_t head_dim
 // read: the scores this span's values, the sums of values the next span's keys.
 
 VEC_INLINE size_t kv_bytes_of_16(tern_dtype type) {
-    return type == TERN_DTYPE_F32    ? 64
-           : type == TERN_DTYPE_F16  ? 32
-           : type == TERN_DTYPE_Q8_0 ? 16
-                                     : 8;
+    return type == TERN_DTYPE_F32 ? 64 : type == TERN_DTYPE_F16 ? 32 : 16;
 }
 
-// Scores of rows r.. with blocks c.. of keys, over dimensions d0..d0+n_d of one chunk; in Q4_0 of
-// one group.
+// Scores of rows r.. with blocks c.. of keys, over dimensions d0..d0+n_d of one chunk.
 typedef struct score_part {
     size_t r, c, d0, n_d;
 } score_part;
 
 VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const score_part part,
                            int rows, int cols) {
-    const bool q4 = type == TERN_DTYPE_Q4_0;
-    const size_t d0 = part.d0, n_d = part.n_d, step = q4 ? 2 : 1; // two dimensions share a byte
-    const float *q = t->q + d0 / CHUNK * CHUNK * TILE_ROWS + part.r * CHUNK + d0 % CHUNK;
+    const size_t d0 = part.d0, n_d = part.n_d;
+    const float *q = t->q + d0 * TILE_ROWS + part.r * CHUNK;
     float *s = t->s + part.r * SPAN + 16 * part.c;
     const uint8_t *k[4], *v[4];
 #pragma GCC unroll 4
@@ -134,33 +125,21 @@ VEC_INLINE void score_tile(const attention_tile *t, tern_dtype type, const score
     for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
-            acc[i][c] = d0 && !q4 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
+            acc[i][c] = d0 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
         }
     }
-    for (size_t first = 0; first < n_d; first += step) {
-#pragma GCC unroll 2
-        for (size_t d = first; d < first + step; d++) {
-            v16 b[4];
+    for (size_t d = 0; d < n_d; d++) {
+        v16 b[4];
 #pragma GCC unroll 4
-            for (int c = 0; c < cols; c++) {
-                b[c] = load_key(type, k[c], t->a->head_dim, d0 + d);
-                if (d == first) __builtin_prefetch(v[c] + (d0 + d) * kv_bytes_of_16(type), 0, 2);
-            }
-#pragma GCC unroll 16
-            for (int i = 0; i < rows; i++) {
-                v16 a = v16_set1(q[(size_t)i * CHUNK + d]);
-#pragma GCC unroll 4
-                for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
-            }
+        for (int c = 0; c < cols; c++) {
+            b[c] = load_key(type, k[c], t->a->head_dim, d0 + d);
+            __builtin_prefetch(v[c] + (d0 + d) * kv_bytes_of_16(type), 0, 2);
         }
-    }
-#pragma GCC unroll 4
-    for (int c = 0; q4 && c < cols; c++) {
-        v16 scale = v16_from_f16(k[c] + d0 / 32 * 32);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
-            v16 before = d0 ? v16_load(s + i * SPAN + 16 * c) : v16_set1(0);
-            acc[i][c] = v16_fma(acc[i][c], scale, before);
+            v16 a = v16_set1(q[(size_t)i * CHUNK + d]);
+#pragma GCC unroll 4
+            for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
         }
     }
 #pragma GCC unroll 16
@@ -178,8 +157,7 @@ typedef struct value_part {
 VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, const value_part part,
                            int rows, int cols) {
     const size_t j0 = part.j0, j1 = part.j1, r = part.r, c0 = part.c0;
-    const size_t group = type == TERN_DTYPE_Q4_0 ? TILE_ROWS * SPAN : 0;
-    const float *p = (group ? t->w + c0 / 2 * group : t->s) + r * SPAN;
+    const float *p = t->s + r * SPAN;
     float *out = t->acc + r * t->hd16 + 16 * c0;
     v16 acc[TILE_ROWS][4];
 #pragma GCC unroll 16
@@ -201,11 +179,9 @@ VEC_INLINE void value_tile(const attention_tile *t, tern_dtype type, const value
             }
 #pragma GCC unroll 16
             for (int i = 0; i < rows; i++) {
+                v16 a = v16_set1(p[(size_t)i * SPAN + j]);
 #pragma GCC unroll 4
-                for (int c = 0; c < cols; c++) {
-                    v16 a = v16_set1(p[(size_t)(c / 2) * group + (size_t)i * SPAN + j]);
-                    acc[i][c] = v16_fma(a, b[c], acc[i][c]);
-                }
+                for (int c = 0; c < cols; c++) acc[i][c] = v16_fma(a, b[c], acc[i][c]);
             }
         }
     }
@@ -243,9 +219,9 @@ VEC_INLINE size_t take_cols(size_t rows, size_t left) {
     } while (0)
 
 VEC_INLINE void span_scores(const attention_tile *t, tern_dtype type) {
-    const size_t head_dim = t->a->head_dim, most = type == TERN_DTYPE_Q4_0 ? 32 : CHUNK;
-    for (size_t d0 = 0; d0 < head_dim; d0 += most) {
-        size_t n_d = head_dim - d0 < most ? head_dim - d0 : most;
+    size_t head_dim = t->a->head_dim;
+    for (size_t d0 = 0; d0 < head_dim; d0 += CHUNK) {
+        size_t n_d = head_dim - d0 < CHUNK ? head_dim - d0 : CHUNK;
         for (size_t r = 0, rows; r < t->n_rows; r += rows) {
             rows = take_rows(t->n_rows - r);
             for (size_t c = t->first_block, cols; c < t->end_block; c += cols) {
@@ -356,24 +332,10 @@ static void span_softmax(const attention_tile *t) {
     }
 }
 
-// Q4_0: a value's scale goes into its weight, once for 32 dimensions. What a row does not see may
-// become a NaN here, which nothing reads.
-static void span_scale(const attention_tile *t) {
-    for (size_t g = 0; g < kv_groups(t->a->head_dim); g++)
-        for (size_t b = t->first_block; b < t->end_block; b++) {
-            v16 scale = v16_from_f16(t->v[b] + 32 * g);
-            for (size_t r = 0; r < t->n_rows; r++) {
-                size_t at = r * SPAN + 16 * b;
-                v16_store(t->w + g * TILE_ROWS * SPAN + at, v16_mul(v16_load(t->s + at), scale));
-            }
-        }
-}
-
 // Positions that all rows see are added to all rows at once. Those before and after, which only
 // some of the tokens see, are added token by token; each row takes its positions in order.
 VEC_INLINE void span_values(const attention_tile *t, tern_dtype type) {
     size_t begin = sees_in_span(t, t->n_rows - 1).begin, end = sees_in_span(t, 0).end;
-    if (type == TERN_DTYPE_Q4_0) span_scale(t);
     const size_t cuts[] = {0, begin, end > begin ? end : begin, SPAN};
     for (int part = 0; part < 3; part++) {
         if (cuts[part] == cuts[part + 1]) continue;
@@ -388,20 +350,38 @@ VEC_INLINE void span_values(const attention_tile *t, tern_dtype type) {
     }
 }
 
+// 32 numbers (n of them real) as int8 with one scale, largest / 127.
+static float quantize_group(int8_t q[32], const float *x, size_t n) {
+    v16 a = load_some(x, n), b = n > 16 ? load_some(x + 16, n - 16) : v16_set1(0);
+    float largest = v16_top(v16_max(v16_abs(a), v16_max(v16_abs(b), v16_set1(0))));
+    v16 inv = v16_set1(127 / (largest > 1e-30f ? largest : 1e-30f));
+    v16 low = v16_set1(-127), high = v16_set1(127);
+    v16_store_i8(q, v16_max(v16_min(vec_rint(v16_mul(a, inv)), high), low));
+    v16_store_i8(q + 16, v16_max(v16_min(vec_rint(v16_mul(b, inv)), high), low));
+    return largest / 127;
+}
+
+static bool is_q4(const tern_attention_args *a) {
+    return TERN_HAS_Q4_CACHE && a->kv_type == TERN_DTYPE_Q4_0;
+}
+
+#if TERN_HAS_Q4_CACHE
+#include "kernels/cpu/float/attention_q4.inl"
+#endif
+
 static void tile_begin(attention_tile *t) {
     const tern_attention_args *a = t->a;
     v16 scale = v16_set1(a->scale);
     for (size_t r = 0; r < t->n_rows; r++) {
         size_t row = t->first_row + r;
         const float *q = a->q + row / a->n_heads * a->row_stride + row % a->n_heads * a->head_dim;
-        if (TERN_HAS_Q4_CACHE && a->kv_type == TERN_DTYPE_Q4_0) { // acc is free until the end
-            hadamard(t->acc, q, NULL, a->head_dim, kv_rotation(a->head_dim));
-            q = t->acc;
-        }
-        for (size_t d = 0; d < a->head_dim; d += 16) {
+        for (size_t d = 0; !is_q4(a) && d < a->head_dim; d += 16) {
             float *to = t->q + d / CHUNK * CHUNK * TILE_ROWS + r * CHUNK + d % CHUNK;
             v16_store(to, v16_mul(load_some(q + d, a->head_dim - d), scale));
         }
+#if TERN_HAS_Q4_CACHE
+        if (is_q4(a)) q4_set_query(t, r, q);
+#endif
         v16_store(t->sum + 16 * r, v16_set1(0));
         t->m[r] = -INFINITY;
         t->sees[r] = row_sees(a, row);
@@ -419,7 +399,7 @@ static void tile_end(const attention_tile *t) {
             v16 o = v16_mul(v16_load(t->acc + r * t->hd16 + d), inv);
             store_some(out + d, o, a->head_dim - d);
         }
-        if (TERN_HAS_Q4_CACHE && a->kv_type == TERN_DTYPE_Q4_0)
+        if (is_q4(a))
             hadamard(out, out, NULL, a->head_dim, kv_rotation(a->head_dim));
     }
 }
@@ -441,6 +421,15 @@ VEC_INLINE void attend(const tern_attention_args *a, tern_dtype type) {
         size_t end = t.sees[t.n_rows - 1].end;
         for (size_t from = t.sees[0].begin / SPAN * SPAN; from < end; from += SPAN) {
             span_open(&t, from);
+#if TERN_HAS_Q4_CACHE
+            if (type == TERN_DTYPE_Q4_0) {
+                q4_scores(&t);
+                if (a->soft_cap > 0) span_cap(&t);
+                span_softmax(&t);
+                q4_values(&t);
+                continue;
+            }
+#endif
             span_scores(&t, type);
             if (a->soft_cap > 0) span_cap(&t);
             span_softmax(&t);
@@ -464,17 +453,6 @@ static void attention(const tern_attention_args *args) {
 
 // ---- Storing -----------------------------------------------------------------------------------
 
-// 32 numbers (n of them real) as int8 with one scale, largest / 127.
-static float quantize_group(int8_t q[32], const float *x, size_t n) {
-    v16 a = load_some(x, n), b = n > 16 ? load_some(x + 16, n - 16) : v16_set1(0);
-    float largest = v16_top(v16_max(v16_abs(a), v16_max(v16_abs(b), v16_set1(0))));
-    v16 inv = v16_set1(127 / (largest > 1e-30f ? largest : 1e-30f));
-    v16 low = v16_set1(-127), high = v16_set1(127);
-    v16_store_i8(q, v16_max(v16_min(vec_rint(v16_mul(a, inv)), high), low));
-    v16_store_i8(q + 16, v16_max(v16_min(vec_rint(v16_mul(b, inv)), high), low));
-    return largest / 127;
-}
-
 static void kv_store_q8_0(uint8_t *k, uint8_t *v, size_t lane, size_t head_dim, const float *key,
                           const float *value) {
     size_t groups = kv_groups(head_dim);
@@ -485,47 +463,6 @@ static void kv_store_q8_0(uint8_t *k, uint8_t *v, size_t lane, size_t head_dim, 
         for (size_t i = 0; i < n; i++) k_q[(32 * g + i) * 16 + lane] = q[i];
         ((float *)v)[groups * lane + g] = quantize_group(q, value + 32 * g, n);
         memcpy(v_q + lane * head_dim + 32 * g, q, n);
-    }
-}
-
-// 32 numbers as codes 0 .. 15 around 8, and the scale: -1/8 of the one farthest from 0, which gets
-// the code 0, as the range reaches farther down than up.
-static void quantize_group_4(uint8_t q[32], uint16_t *scale, const float *x) {
-    v16 a = v16_load(x), b = v16_load(x + 16), zero = v16_set1(0);
-    float up = v16_top(v16_max(a, v16_max(b, zero)));
-    float down = v16_top(v16_max(v16_sub(zero, a), v16_max(v16_sub(zero, b), zero)));
-    float farthest = (up > down ? up : down) / 8, most = 65504; // of F16
-    if (farthest > most) farthest = most;
-    *scale = tern_f32_to_f16(up > down ? -farthest : farthest);
-    float rounded = tern_f16_to_f32(*scale);
-    v16 inv = v16_set1(rounded != 0 ? 1 / rounded : 0);
-    v16 low = v16_set1(-8), high = v16_set1(7), middle = v16_set1(8);
-    int8_t *codes = (int8_t *)q;
-    a = v16_max(v16_min(vec_rint(v16_mul(a, inv)), high), low);
-    b = v16_max(v16_min(vec_rint(v16_mul(b, inv)), high), low);
-    v16_store_i8(codes, v16_add(a, middle));
-    v16_store_i8(codes + 16, v16_add(b, middle));
-}
-
-static void kv_store_q4_0(const tern_kv_store_args *a) {
-    const size_t head_dim = a->head_dim, groups = kv_groups(head_dim), lane = a->lane;
-    const size_t block = kv_rotation(head_dim);
-    uint16_t *k_scale = a->k, *v_scale = a->v;
-    uint8_t *k_q = (uint8_t *)a->k + 32 * groups, *v_q = (uint8_t *)a->v + 32 * groups, q[32];
-    float x[KV_ROTATION_MAX];
-    v_q += lane * head_dim / 2;
-    for (size_t d = 0; d < head_dim; d += block) {
-        hadamard(x, a->key + d, NULL, block, block);
-        for (size_t i = 0; i < block; i += 32) {
-            quantize_group_4(q, &k_scale[(d + i) / 32 * 16 + lane], x + i);
-            for (size_t j = 0; j < 16; j++)
-                k_q[((d + i) / 2 + j) * 16 + lane] = (uint8_t)(q[2 * j] | q[2 * j + 1] << 4);
-        }
-        hadamard(x, a->value + d, NULL, block, block);
-        for (size_t i = 0; i < block; i += 32) {
-            quantize_group_4(q, &v_scale[(d + i) / 32 * 16 + lane], x + i);
-            for (size_t j = 0; j < 16; j++) v_q[(d + i) / 2 + j] = (uint8_t)(q[j] | q[16 + j] << 4);
-        }
     }
 }
 
@@ -546,9 +483,13 @@ static void kv_store(const tern_kv_store_args *a) {
     const float *key = a->key, *value = a->value;
     const tern_dtype kv_type = a->kv_type;
     const size_t lane = a->lane, head_dim = a->head_dim;
-    if (TERN_HAS_Q4_CACHE && kv_type == TERN_DTYPE_Q4_0) {
+#if TERN_HAS_Q4_CACHE
+    if (kv_type == TERN_DTYPE_Q4_0) {
         kv_store_q4_0(a);
-    } else if (kv_type == TERN_DTYPE_Q8_0) {
+        return;
+    }
+#endif
+    if (kv_type == TERN_DTYPE_Q8_0) {
         kv_store_q8_0(k, v, lane, head_dim, key, value);
     } else if (kv_type == TERN_DTYPE_F16) {
         kv_store_f16(k, v, lane, head_dim, key, value);

@@ -37,13 +37,13 @@ static const struct {
     {{.head_dim = 64, .n_heads = 4, .n_tokens = 1, .first_pos = 0},
      {0x00f2f8bed522f341, 0x22e991fe7a140511, 0xd27cf34839ca1c81, 0x83c1c238a735eb31}},
     {{.head_dim = 64, .n_heads = 4, .n_tokens = 19, .first_pos = 0},
-     {0x81f8b66806364adc, 0x9f11a721d1822030, 0x27323b72e9ac5de2, 0xc382dbfd8c943f70}},
+     {0x81f8b66806364adc, 0x9f11a721d1822030, 0x27323b72e9ac5de2, 0x66acaf39ee1f7e04}},
     {{.head_dim = 128, .n_heads = 4, .n_tokens = 7, .first_pos = 57},
-     {0x21efd7f5f26b9779, 0x1e00fc31f0e1c8bb, 0x788c964b4deb75d8, 0x6a5a4a885ea5551b}},
+     {0x21efd7f5f26b9779, 0x1e00fc31f0e1c8bb, 0x788c964b4deb75d8, 0xcea16bb2b65c9d72}},
     {{.head_dim = 128, .n_heads = 4, .n_tokens = 1, .first_pos = 129},
-     {0xe695c17e2765b40e, 0x42059b6bf7f114eb, 0x427a36d0a703c5fd, 0x35db25264e8372af}},
+     {0xe695c17e2765b40e, 0x42059b6bf7f114eb, 0x427a36d0a703c5fd, 0xdbc9465bd2c12313}},
     {{.head_dim = 128, .n_heads = 1, .n_tokens = 14, .first_pos = 60},
-     {0x1bf4b7d328038476, 0xe116f5e43e800dfe, 0x7c9312e351379fb4, 0x8dd1f2bf9bad6b5d}},
+     {0x1bf4b7d328038476, 0xe116f5e43e800dfe, 0x7c9312e351379fb4, 0xe058e3d0bac5df63}},
     {{.head_dim = 16, .n_heads = 5, .n_tokens = 3, .first_pos = 15},
      {0xbe1d60dadc6238d1, 0x517f0be546956a3b, 0x2be7b31892c58f3a}},
     {{.head_dim = 20, .n_heads = 3, .n_tokens = 5, .first_pos = 62},
@@ -51,25 +51,25 @@ static const struct {
     {{.head_dim = 80, .n_heads = 2, .n_tokens = 9, .first_pos = 31},
      {0xc462456275b595ec, 0xfed85722aa20e49e, 0x11c9b06de0b40c19}},
     {{.head_dim = 256, .n_heads = 1, .n_tokens = 5, .first_pos = 11},
-     {0x2e95004b2ecfb44d, 0x0297069170dbb075, 0x7f7e274db30c23d3, 0x7b7a47d41fcb3b8d}},
+     {0x2e95004b2ecfb44d, 0x0297069170dbb075, 0x7f7e274db30c23d3, 0xf763c6853288450c}},
     {{.head_dim = 272, .n_heads = 2, .n_tokens = 3, .first_pos = 64},
      {0x258932ab941333d4, 0x7d4edd43de14d3eb, 0x5194df41a34e25cc}},
     {{.head_dim = 34, .n_heads = 1, .n_tokens = 17, .first_pos = 17},
      {0xbbeb0de3e3dcf2be, 0x687cc4df04ea8ae9, 0x871e077a4bafc4fd}},
     {{.head_dim = 96, .n_heads = 4, .n_tokens = 3, .first_pos = 126},
-     {0x0539bb55ff0a6f44, 0xc042f52d572c9dbf, 0x4c1b9a356c4d1a68, 0x4d67b612d46e8b7f}},
+     {0x0539bb55ff0a6f44, 0xc042f52d572c9dbf, 0x4c1b9a356c4d1a68, 0x5ec78510026516cb}},
     {{.head_dim = 2, .n_heads = 1, .n_tokens = 3, .first_pos = 0},
      {0x344bf22c857512ca, 0x9097769b279ac3b2, 0xcc86979695b19c45}},
     {{.head_dim = 128, .n_heads = 4, .n_tokens = 1, .first_pos = 700},
-     {0xa8c48bd1d22ca94b, 0x89f2c12175a9a8a2, 0x0be1de9f02d55165, 0x0cd88b7c18d13487}},
+     {0xa8c48bd1d22ca94b, 0x89f2c12175a9a8a2, 0x0be1de9f02d55165, 0xb734e78a6806a308}},
     {{.head_dim = 128, .n_heads = 5, .n_tokens = 24, .first_pos = 300},
-     {0x919609f9d3529970, 0xf13688e259e55e2d, 0x438b176e4439a9cb, 0x07b6035e9d2cccda}},
+     {0x919609f9d3529970, 0xf13688e259e55e2d, 0x438b176e4439a9cb, 0xcf9ac16b4a3343f7}},
     {{.head_dim = 64, .n_heads = 8, .n_tokens = 3, .first_pos = 511},
-     {0xd81ab4ab7445f736, 0xb640703fcb7aaac8, 0xd9659e488a18b4d4, 0xf6dfb0f8dd5e9ddd}},
+     {0xd81ab4ab7445f736, 0xb640703fcb7aaac8, 0xd9659e488a18b4d4, 0x8fc09765d7df2bd3}},
     {{.head_dim = 256, .n_heads = 4, .n_tokens = 13, .first_pos = 190},
-     {0x227411f80786f1ba, 0x8f74a63e7886cc7f, 0xe03032184797e0ca, 0x5cbed589bb33b2c9}},
+     {0x227411f80786f1ba, 0x8f74a63e7886cc7f, 0xe03032184797e0ca, 0x8d6ced132064abd8}},
     {{.head_dim = 512, .n_heads = 2, .n_tokens = 5, .first_pos = 65},
-     {0xec2a080daef75e6d, 0xf742cbc68cf934b9, 0x44a93d129bdaf811, 0xd3037090d3b42f42}},
+     {0xec2a080daef75e6d, 0xf742cbc68cf934b9, 0x44a93d129bdaf811, 0xcb2472d35645c519}},
     {{.head_dim = 510, .n_heads = 3, .n_tokens = 4, .first_pos = 126},
      {0x094bc2fa0b5cd8ad, 0xbf9f3c4a06e69ead, 0xb4f3ab6ac3023bb5}},
     {{.head_dim = 6, .n_heads = 3, .n_tokens = 40, .first_pos = 40},
@@ -305,7 +305,7 @@ static void store_seen(const tern_float_kernels *k, attention_data *d, size_t fi
 // The keys or values that Q4_0 holds, by its layout, where there is a page.
 static void read_rotated(const tern_float_kernels *k, const attention_data *d, bool is_key,
                          float *x) {
-    const size_t hd = d->c->head_dim, half = hd / 2;
+    const size_t hd = d->c->head_dim;
     for (size_t q = 0; q < n_positions(d->c); q++, x += hd) {
         const uint8_t *block = d->pages[q / PAGE].memory, *codes;
         const size_t lane = q % PAGE;
@@ -313,14 +313,30 @@ static void read_rotated(const tern_float_kernels *k, const attention_data *d, b
         block += is_key ? d->k_offset : d->v_offset;
         codes = block + hd;
         for (size_t i = 0; i < hd; i++) {
-            const size_t at = is_key ? i / 2 * PAGE + lane : lane * half + i / 32 * 16 + i % 16;
-            const bool high = is_key ? i % 2 : i / 16 % 2;
+            const size_t at = is_key ? i / 8 * 64 + lane * 4 + i % 4
+                                     : i / 32 * 256 + lane / 4 * 64 + i % 16 * 4 + lane % 4;
+            const bool high = is_key ? i / 4 % 2 : i / 16 % 2;
             uint16_t scale;
             memcpy(&scale, block + (i / 32 * PAGE + lane) * 2, 2);
             x[i] = tern_f16_to_f32(scale) * (float)((high ? codes[at] >> 4 : codes[at] & 15) - 8);
         }
         k->hadamard(x, x, NULL, hd, hd & (~hd + 1));
     }
+}
+
+// A query as it meets Q4_0: rotated, times the factor of scores, int8 in groups of 32.
+static void round_query(const tern_float_kernels *k, float *q, size_t hd, float factor) {
+    k->hadamard(q, q, NULL, hd, hd & (~hd + 1));
+    for (size_t g = 0; g < hd; g += 32) {
+        float largest = 0;
+        for (size_t i = g; i < g + 32; i++) {
+            q[i] *= factor;
+            largest = fmaxf(largest, fabsf(q[i]));
+        }
+        for (size_t i = g; largest > 0 && i < g + 32; i++)
+            q[i] = nearbyintf(q[i] * (127 / largest)) * (largest / 127) / factor;
+    }
+    k->hadamard(q, q, NULL, hd, hd & (~hd + 1));
 }
 
 static double relative_error(const float *x, const float *y, size_t n) {
@@ -367,15 +383,22 @@ static double attention_error(const attention_data *d) {
     return worst;
 }
 
-// Q4_0: the difference from softmax over the numbers in the cache. They are near to the ones that
-// were stored: a step is 1/8 of a group's largest number, some 2.1 deviations, and rounding leaves
-// 1 / sqrt(12) of a step.
+// Q4_0: the difference from softmax over the numbers in the cache and rounded queries. They are
+// near to the ones that were stored: a step is 1/8 of a group's largest number, some 2.1
+// deviations, and rounding leaves 1 / sqrt(12) of a step.
 static double rotated_error(const tern_float_kernels *k, attention_data *d) {
     const size_t n = n_positions(d->c) * d->c->head_dim;
-    float *keys = d->keys, *values = d->values;
+    const size_t n_q = d->c->n_tokens * query_stride(d->c);
+    float *keys = d->keys, *values = d->values, *q = d->q;
     d->keys = tern_alloc(TERN_MEM_MISC, n * sizeof *keys);
     d->values = tern_alloc(TERN_MEM_MISC, n * sizeof *values);
-    if (!d->keys || !d->values) return INFINITY;
+    d->q = tern_alloc(TERN_MEM_MISC, n_q * sizeof *q);
+    if (!d->keys || !d->values || !d->q) return INFINITY;
+    memcpy(d->q, q, n_q * sizeof *q);
+    for (size_t t = 0; t < d->c->n_tokens; t++)
+        for (size_t h = 0; h < d->c->n_heads; h++)
+            round_query(k, d->q + t * query_stride(d->c) + h * d->c->head_dim, d->c->head_dim,
+                        attention_args(d).scale);
     memcpy(d->keys, keys, n * sizeof *keys);
     memcpy(d->values, values, n * sizeof *values);
     read_rotated(k, d, true, d->keys);
@@ -386,7 +409,8 @@ static double rotated_error(const tern_float_kernels *k, attention_data *d) {
               off_values);
     tern_free(d->keys);
     tern_free(d->values);
-    d->keys = keys, d->values = values;
+    tern_free(d->q);
+    d->keys = keys, d->values = values, d->q = q;
     return miss;
 }
 
@@ -413,6 +437,7 @@ static void check_part(const tern_float_kernels *k, attention_data *d, size_t t,
 }
 
 // Infinities at position q, which become NaNs times a weight of 0, change only rows that see it.
+// (In Q4_0, where they become large numbers, not all of these: small weights are rounded to 0.)
 static void check_poisoned(const tern_float_kernels *k, attention_data *d, size_t q) {
     const attention_case *c = d->c;
     size_t stride = query_stride(c), n = c->n_tokens * stride, hd = c->head_dim;
@@ -428,7 +453,8 @@ static void check_poisoned(const tern_float_kernels *k, attention_data *d, size_
     k->attention(&args);
     for (size_t t = 0; t < c->n_tokens; t++) {
         bool same = same_bits(args.out + t * stride, d->out + t * stride, c->n_heads * hd);
-        CHECK_MSG(same != sees(c, c->first_pos + t, q),
+        const bool sees_it = sees(c, c->first_pos + t, q);
+        CHECK_MSG(same != sees_it || (same && d->type == TERN_DTYPE_Q4_0),
                   "%s %s head_dim %zu window %d: token %zu and position %zu", k->name,
                   tern_dtype_name(d->type), hd, (int)c->window, t, q);
     }
@@ -460,7 +486,7 @@ static uint64_t hash_of(const float *x, size_t n) { // FNV-1a
 // with reading of pages before the window (which are not there), and with Q4_0's queries or outputs
 // not rotated.
 TEST(float_attention_is_right_and_the_same_everywhere) {
-    static const double tolerance[] = {1e-5, 4e-3, 0.06, 1e-5};
+    static const double tolerance[] = {1e-5, 4e-3, 0.06, 1e-3};
     variants v = all_variants();
     for (size_t i = 0; i < N_CASES; i++) {
         const attention_case *c = case_of(i);
