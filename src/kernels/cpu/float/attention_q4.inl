@@ -141,11 +141,16 @@ VEC_INLINE void q4_value_rows(const attention_tile *t, size_t g, size_t r, int n
     }
 }
 
+static bool sees_nothing(const attention_tile *t, size_t r) {
+    attention_range sees = sees_in_span(t, r);
+    return sees.begin >= sees.end;
+}
+
 // Rows that see nothing of the span are left as they are; they are the first or the last ones.
 static void q4_values(const attention_tile *t) {
     size_t first = 0, last = t->n_rows;
-    for (; first < last && sees_in_span(t, first).begin >= sees_in_span(t, first).end;) first++;
-    for (; last > first && sees_in_span(t, last - 1).begin >= sees_in_span(t, last - 1).end;) last--;
+    while (first < last && sees_nothing(t, first)) first++;
+    while (last > first && sees_nothing(t, last - 1)) last--;
     for (size_t r = first; r < last; r++) q4_set_weights(t, r);
     for (size_t g = 0; g < kv_groups(t->a->head_dim); g++)
         for (size_t r = first, n; r < last; r += n) {
@@ -195,8 +200,9 @@ static void kv_store_q4_0(const tern_kv_store_args *a) {
         for (size_t i = 0; i < block; i += 32) {
             uint8_t *to = k_q + (d + i) * 8 + lane * 4;
             quantize_group_4(q, &k_scale[(d + i) / 32 * 16 + lane], x + i);
-            for (size_t j = 0; j < 16; j++)
-                to[j / 4 * 64 + j % 4] = (uint8_t)(q[j / 4 * 8 + j % 4] | q[j / 4 * 8 + 4 + j % 4] << 4);
+            for (size_t j = 0; j < 4; j++)
+                for (size_t n = 0; n < 4; n++)
+                    to[64 * j + n] = (uint8_t)(q[8 * j + n] | q[8 * j + 4 + n] << 4);
         }
         hadamard(x, a->value + d, NULL, block, block);
         for (size_t i = 0; i < block; i += 32) {
