@@ -371,13 +371,9 @@ static int bench_servers(server_bench *b, const bench_args *args, bool has_promp
     return bench_server(b);
 }
 
-static bool put_text(void *user, const char *bytes, size_t n) {
-    return fwrite(bytes, 1, n, user) == n;
-}
-
 static int bench_report(void) {
     tern_error err;
-    if (tern_machine_report(put_text, stdout, &err) == TERN_OK) return EXIT_OK;
+    if (tern_machine_report(write_out, NULL, &err) == TERN_OK) return EXIT_OK;
     fail("%s", err.message);
     return EXIT_FAILED;
 }

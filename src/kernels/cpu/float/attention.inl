@@ -367,6 +367,11 @@ static bool is_q4(const tern_attention_args *a) {
 
 #if TERN_HAS_Q4_CACHE
 #include "kernels/cpu/float/attention_q4.inl"
+#else // nothing asks for it
+#define q4_set_query(t, r, q) ((void)0)
+#define q4_scores(t)          ((void)0)
+#define q4_values(t)          ((void)0)
+#define kv_store_q4_0(a)      ((void)0)
 #endif
 
 static void tile_begin(attention_tile *t) {
@@ -379,9 +384,7 @@ static void tile_begin(attention_tile *t) {
             float *to = t->q + d / CHUNK * CHUNK * TILE_ROWS + r * CHUNK + d % CHUNK;
             v16_store(to, v16_mul(load_some(q + d, a->head_dim - d), scale));
         }
-#if TERN_HAS_Q4_CACHE
         if (is_q4(a)) q4_set_query(t, r, q);
-#endif
         v16_store(t->sum + 16 * r, v16_set1(0));
         t->m[r] = -INFINITY;
         t->sees[r] = row_sees(a, row);
@@ -421,19 +424,16 @@ VEC_INLINE void attend(const tern_attention_args *a, tern_dtype type) {
         size_t end = t.sees[t.n_rows - 1].end;
         for (size_t from = t.sees[0].begin / SPAN * SPAN; from < end; from += SPAN) {
             span_open(&t, from);
-#if TERN_HAS_Q4_CACHE
-            if (type == TERN_DTYPE_Q4_0) {
+            if (type == TERN_DTYPE_Q4_0)
                 q4_scores(&t);
-                if (a->soft_cap > 0) span_cap(&t);
-                span_softmax(&t);
-                q4_values(&t);
-                continue;
-            }
-#endif
-            span_scores(&t, type);
+            else
+                span_scores(&t, type);
             if (a->soft_cap > 0) span_cap(&t);
             span_softmax(&t);
-            span_values(&t, type);
+            if (type == TERN_DTYPE_Q4_0)
+                q4_values(&t);
+            else
+                span_values(&t, type);
         }
         tile_end(&t);
     }
@@ -483,13 +483,9 @@ static void kv_store(const tern_kv_store_args *a) {
     const float *key = a->key, *value = a->value;
     const tern_dtype kv_type = a->kv_type;
     const size_t lane = a->lane, head_dim = a->head_dim;
-#if TERN_HAS_Q4_CACHE
-    if (kv_type == TERN_DTYPE_Q4_0) {
+    if (TERN_HAS_Q4_CACHE && kv_type == TERN_DTYPE_Q4_0) {
         kv_store_q4_0(a);
-        return;
-    }
-#endif
-    if (kv_type == TERN_DTYPE_Q8_0) {
+    } else if (kv_type == TERN_DTYPE_Q8_0) {
         kv_store_q8_0(k, v, lane, head_dim, key, value);
     } else if (kv_type == TERN_DTYPE_F16) {
         kv_store_f16(k, v, lane, head_dim, key, value);

@@ -75,10 +75,13 @@ VEC_INLINE void turn_tile(float *to, const float *from) {
 // The strides inside of a vector become strides of vectors in a turned tile. A block that does not
 // fill one is beside zeros there.
 static void hadamard_block(float *y, size_t n, float factor) {
-    _Alignas(64) float tile[256], part[256] = {0};
+    _Alignas(64) float tile[256], part[256];
     float *rows = n < 256 ? part : y;
     butterflies(y, n / 16, 1);
-    if (n < 256) memcpy(part, y, n * sizeof *y);
+    if (n < 256) {
+        memcpy(part, y, n * sizeof *y);
+        memset(part + n, 0, (256 - n) * sizeof *y);
+    }
     for (size_t at = 0; n >= 16 && at < n; at += 256) {
         turn_tile(tile, rows + at);
         butterflies(tile, 16, 1);

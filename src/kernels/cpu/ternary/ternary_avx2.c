@@ -51,26 +51,9 @@ TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t 
     }
 }
 
-static uint64_t peak_loop(void) {
-    enum { LOOPS = 1 << 13 };
-    __m256i w = _mm256_set1_epi8(1), q = w;
-#define ADD(sum)                                                                                   \
-    KEEP(q); /* or one product would do for all */                                                 \
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, q));                                       \
-    KEEP(sum);
-#define ADD_BOTH(t)                                                                                \
-    ADD(a##t)                                                                                      \
-    ADD(b##t)
-    EACH(DECLARE)
-    for (int i = 0; i < LOOPS; i++) {
-        EACH(ADD_BOTH)
-    }
-#define USE_BOTH(t)                                                                                \
-    USE(a##t);                                                                                     \
-    USE(b##t);
-    EACH(USE_BOTH)
-    return (uint64_t)LOOPS * 8 * 32;
-}
+#define ADD_PRODUCT(s, w, q) _mm256_add_epi16(s, _mm256_maddubs_epi16(w, q))
+enum { PEAK_LOOPS = 1 << 13, PEAK_MACS = 8 * 32 };
+#include "kernels/cpu/ternary/ternary_peak.inl"
 
 #undef DECLARE
 #undef MULTIPLY

@@ -89,3 +89,6 @@ TERN_INLINE __m256i broadcast4(const int8_t *x) {
 // The accumulator stays in its register: gcc 12 would also write it to memory in every step.
 #define KEEP(a) __asm__("" : "+x"(a))
 #define USE(a)  __asm__ volatile("" ::"x"(a)) // as far as the compiler knows
+
+#define FACTOR bytes // of ternary_peak.inl
+#define ONES   _mm256_set1_epi8(1)

@@ -99,26 +99,11 @@ TERN_INLINE void tile(int32_t acc[TOKENS][ROWS], const uint8_t *w, const int8_t 
     EACH(STORE)
 }
 
-static uint64_t peak_loop(void) {
-    enum { LOOPS = 1 << 11 };
-    int8x16_t w = vdupq_n_s8(1), q = w;
-#define ADD(sum)                                                                                   \
-    KEEP(q); /* or one product would do for all */                                                 \
-    sum = vdotq_s32(sum, w, q);                                                                    \
-    KEEP(sum);
-#define ADD_BOTH(t)                                                                                \
-    ADD(a##t)                                                                                      \
-    ADD(b##t)
-    EACH(DECLARE)
-    for (int i = 0; i < LOOPS; i++) {
-        EACH(ADD_BOTH)
-    }
-#define USE_BOTH(t)                                                                                \
-    USE(a##t);                                                                                     \
-    USE(b##t);
-    EACH(USE_BOTH)
-    return (uint64_t)LOOPS * 8 * 16;
-}
+#define FACTOR      int8x16_t
+#define ONES        vdupq_n_s8(1)
+#define ADD_PRODUCT vdotq_s32
+enum { PEAK_LOOPS = 1 << 11, PEAK_MACS = 8 * 16 };
+#include "kernels/cpu/ternary/ternary_peak.inl"
 
 #undef DECLARE
 #undef MULTIPLY
