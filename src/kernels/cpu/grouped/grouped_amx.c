@@ -6,10 +6,11 @@
 // as fast, so that nothing is won by doing both at once: the sums of a BATCH of groups go to
 // memory, and are then added up.
 //
-// A SLAB of columns of 32 rows is unpacked into the first-level cache, as numbers with a sign, and
-// all tokens pass by; their sums wait in scratch for the next slab. All activations of a long
-// prompt do not fit into the second-level cache, so several times 32 rows are computed before the
-// next slab begins.
+// A SLAB of columns of up to MOST_ROWS rows is unpacked, as numbers with a sign, and all tokens
+// pass by, 32 at a time: their activations stay in the first-level cache, the rows come from the
+// second. Sums wait in scratch for the next slab. What is in use at once, 16 KB of integer sums, 8
+// of activations and 8 of rows, should be well below the first-level cache's 48 KB: another thread
+// of the core may want some.
 #include <string.h>
 #include "kernels/cpu/tiles_amx.h"
 #include "kernels/cpu/vec_avx512.h"
@@ -20,16 +21,21 @@
 enum {
     ROWS = 2 * TILE_ROWS,
     PAIR = 2 * TILE_TOKENS,
-    SLAB = 512,      // columns
+    SLAB = 256,      // columns
     BATCH = 4,       // groups whose integer sums are in memory
     MOST_ROWS = 256, // whose sums are in scratch, with MOST_PAIRS pairs of blocks of tokens
     MOST_PAIRS = 16,
     MOST_GROUPS = SLAB / 16,
 };
 
+// 16 rows of a slab, unpacked.
+typedef struct panel {
+    int8_t codes[SLAB * TILE_ROWS]; // [columns / 4][16][4]
+    float scales[MOST_GROUPS * TILE_ROWS], minima[MOST_GROUPS * TILE_ROWS];
+} panel;
+
 typedef struct scratch {
-    int8_t codes[2][SLAB * TILE_ROWS]; // of each 16 rows: [columns / 4][16][4]
-    float scales[2][MOST_GROUPS * TILE_ROWS], minima[2][MOST_GROUPS * TILE_ROWS];
+    panel panels[MOST_ROWS / TILE_ROWS];
     int32_t integers[BATCH][PAIR * ROWS];
     int32_t bias[PAIR * TILE_ROWS];
     float sums[MOST_ROWS / ROWS][MOST_PAIRS][PAIR * ROWS];
@@ -64,9 +70,9 @@ GROUPED_INLINE void unpack_unit(const uint8_t *codes, code_kind kind, __m512i ta
         _mm512_store_si512(to + 64 * i, _mm512_sub_epi8(step_codes(codes, i, kind, table), zero));
 }
 
-// Units [first, end) of a block of 16 rows, to half h of the scratch.
+// Units [first, end) of a block of 16 rows.
 GROUPED_INLINE void unpack_kind(const product *p, const uint8_t *block, size_t first, size_t end,
-                                size_t h, code_kind kind) {
+                                panel *to, code_kind kind) {
     const wide_layout *l = &p->l;
     const __m512i table = load_table(p->w);
     const __m512i zero = _mm512_set1_epi8((char)(p->is_signed ? p->zero : 0));
@@ -79,21 +85,21 @@ GROUPED_INLINE void unpack_kind(const product *p, const uint8_t *block, size_t f
     for (size_t u = 0; u < end - first; u++, wide_next(&at, l)) {
         const size_t group = u * p->per_unit * TILE_ROWS;
         fetch(at.unit, l->unit_bytes);
-        wide_scales(p->w, l, &at, p->per_unit, p->s->scales[h] + group, p->s->minima[h] + group);
-        unpack_unit(at.unit + l->sub_bytes, kind, table, zero, p->s->codes[h] + u * TILE_BYTES);
+        wide_scales(p->w, l, &at, p->per_unit, to->scales + group, to->minima + group);
+        unpack_unit(at.unit + l->sub_bytes, kind, table, zero, to->codes + u * TILE_BYTES);
     }
 }
 
-static void unpack(const product *p, size_t row, size_t first, size_t end, size_t h) {
+static void unpack(const product *p, size_t row, size_t first, size_t end, panel *to) {
     const uint8_t *block = p->w->data + row / TERN_GROUPED_ROWS * p->w->block_bytes;
     switch (kind_of(p->w)) {
-    case CODES_1: unpack_kind(p, block, first, end, h, CODES_1); break;
-    case CODES_2: unpack_kind(p, block, first, end, h, CODES_2); break;
-    case CODES_4: unpack_kind(p, block, first, end, h, CODES_4); break;
-    case CODES_TABLE: unpack_kind(p, block, first, end, h, CODES_TABLE); break;
-    case CODES_5: unpack_kind(p, block, first, end, h, CODES_5); break;
-    case CODES_6: unpack_kind(p, block, first, end, h, CODES_6); break;
-    case CODES_8: unpack_kind(p, block, first, end, h, CODES_8); break;
+    case CODES_1: unpack_kind(p, block, first, end, to, CODES_1); break;
+    case CODES_2: unpack_kind(p, block, first, end, to, CODES_2); break;
+    case CODES_4: unpack_kind(p, block, first, end, to, CODES_4); break;
+    case CODES_TABLE: unpack_kind(p, block, first, end, to, CODES_TABLE); break;
+    case CODES_5: unpack_kind(p, block, first, end, to, CODES_5); break;
+    case CODES_6: unpack_kind(p, block, first, end, to, CODES_6); break;
+    case CODES_8: unpack_kind(p, block, first, end, to, CODES_8); break;
     }
 }
 
@@ -105,8 +111,9 @@ typedef struct pair {
     const int8_t *q[2];
     const float *scale[2], *minus_scaled[2];
     const int32_t *minus[2];
-    float *sums;   // [PAIR][ROWS]
-    bool is_first; // of the slabs
+    const panel *panels; // two
+    float *sums;         // [PAIR][ROWS]
+    bool is_first;       // of the slabs
 } pair;
 
 // Codes without a sign: sums begin with -zero times the group's activations.
@@ -137,8 +144,8 @@ GROUPED_INLINE void multiply_group(const product *p, const pair *t, size_t group
     const size_t unit = group >> p->shift, part = group & (p->per_unit - 1), depth = p->l.group;
     const int8_t *a = t->q[0] + unit * t->n[0] * WIDE_UNIT + part * depth;
     const int8_t *a2 = t->q[1] + unit * t->n[1] * WIDE_UNIT + part * depth;
-    const int8_t *b = p->s->codes[0] + group * depth * TILE_ROWS;
-    const int8_t *b2 = p->s->codes[1] + group * depth * TILE_ROWS;
+    const int8_t *b = t->panels[0].codes + group * depth * TILE_ROWS;
+    const int8_t *b2 = t->panels[1].codes + group * depth * TILE_ROWS;
     int32_t *sums = p->s->integers[group % BATCH];
     const bool is_pair = t->n[1] > 0, has_bias = !p->is_signed && p->zero;
     if (has_bias) set_bias(p, t, unit, part);
@@ -216,12 +223,12 @@ GROUPED_INLINE void add_up(const product *p, const pair *t, size_t first, size_t
         const float *minus =
             t->minus_scaled[b] + (unit * TERN_GROUP_PARTS + part) * t->n[b] + token;
         const int32_t *acc = p->s->integers[g % BATCH] + (b * TILE_TOKENS + token) * ROWS;
-        __m512 factor_a = _mm512_load_ps(p->s->scales[0] + 16 * g);
-        __m512 factor_b = _mm512_load_ps(p->s->scales[1] + 16 * g);
+        __m512 factor_a = _mm512_load_ps(t->panels[0].scales + 16 * g);
+        __m512 factor_b = _mm512_load_ps(t->panels[1].scales + 16 * g);
         EACH_TOKEN(ADD)
         if (kind != WITH_MINIMA) continue;
-        factor_a = _mm512_load_ps(p->s->minima[0] + 16 * g);
-        factor_b = _mm512_load_ps(p->s->minima[1] + 16 * g);
+        factor_a = _mm512_load_ps(t->panels[0].minima + 16 * g);
+        factor_b = _mm512_load_ps(t->panels[1].minima + 16 * g);
         EACH_TOKEN(ADD_MINIMUM)
     }
     EACH_TOKEN(END)
@@ -307,18 +314,18 @@ static void multiply_rows(const product *p, size_t row, size_t end, size_t first
     size_t shape[2] = {0, 0};
     for (size_t unit = 0; unit < n_units; unit += each) {
         const size_t n = tern_grouped_min(each, n_units - unit);
-        for (size_t r = row; r < end; r += ROWS) {
-            const size_t second = r + TILE_ROWS < p->to->last ? r + TILE_ROWS : r; // none: not put
-            unpack(p, r, unit, unit + n, 0);
-            unpack(p, second, unit, unit + n, 1);
-            tern_tiles_fence();
-            for (size_t token = first, k = 0; token < last; token += 2 * p->x->block, k++) {
-                pair t = pair_at(p, token, unit);
+        panel *to = p->s->panels;
+        for (size_t r = row; r < end; r += TILE_ROWS) unpack(p, r, unit, unit + n, to++);
+        tern_tiles_fence();
+        for (size_t token = first, k = 0; token < last; token += 2 * p->x->block, k++) {
+            pair t = pair_at(p, token, unit);
+            if (memcmp(shape, t.n, sizeof shape) != 0) {
+                memcpy(shape, t.n, sizeof shape);
+                tern_tiles_begin(t.n[0], t.n[1], p->l.group / 4);
+            }
+            for (size_t r = row; r < end; r += ROWS) {
                 t.sums = p->s->sums[(r - row) / ROWS][k];
-                if (memcmp(shape, t.n, sizeof shape) != 0) {
-                    memcpy(shape, t.n, sizeof shape);
-                    tern_tiles_begin(t.n[0], t.n[1], p->l.group / 4);
-                }
+                t.panels = &p->s->panels[(r - row) / TILE_ROWS];
                 if (unit + n == n_units) fetch_output(p, &t, r, token);
                 multiply_pair(p, &t, n * p->per_unit);
                 if (unit + n == n_units) put_pair(p, &t, r, token);
@@ -340,12 +347,10 @@ static void multiply_many(const tern_grouped_matrix *w, const tern_grouped_rows 
                  .is_narrow = is_narrow};
     p.per_unit = WIDE_UNIT / p.l.group;
     p.shift = p.per_unit / 2;
-    // Rows one after the other, as they come from memory, if the activations stay in a cache.
-    const size_t rows = x->n_tokens * w->n_in <= 512 << 10 ? ROWS : MOST_ROWS;
     const size_t tokens = 2 * x->block * MOST_PAIRS;
     for (size_t t = 0; t < x->n_tokens; t += tokens)
-        for (size_t row = to->first; row < to->last; row += rows)
-            multiply_rows(&p, row, tern_grouped_min(row + rows, to->last), t,
+        for (size_t row = to->first; row < to->last; row += MOST_ROWS)
+            multiply_rows(&p, row, tern_grouped_min(row + MOST_ROWS, to->last), t,
                           tern_grouped_min(t + tokens, x->n_tokens));
     tern_tiles_end();
 }
