@@ -139,7 +139,8 @@ GROUPED_INLINE void store_second(const product *p, size_t group) {
 
 // The integer sums of a slab's group, to memory; tile 2 i + h has block i's with half h of the
 // rows. Those of the second block are stored with the next group, if `goes_on`: a tile that is
-// stored right after its product keeps the next product waiting.
+// stored right after its product keeps the next product waiting. So does one that is emptied
+// between products, where another thread of the core is at work: two at once.
 GROUPED_INLINE void multiply_group(const product *p, const pair *t, size_t group, bool goes_on) {
     const size_t unit = group >> p->shift, part = group & (p->per_unit - 1), depth = p->l.group;
     const int8_t *a = t->q[0] + unit * t->n[0] * WIDE_UNIT + part * depth;
@@ -149,17 +150,22 @@ GROUPED_INLINE void multiply_group(const product *p, const pair *t, size_t group
     int32_t *sums = p->s->integers[group % BATCH];
     const bool is_pair = t->n[1] > 0, has_bias = !p->is_signed && p->zero;
     if (has_bias) set_bias(p, t, unit, part);
-#define MULTIPLY(i, a, b)                                                                          \
+#define BEGIN(i)                                                                                   \
     do {                                                                                           \
         if (has_bias)                                                                              \
             _tile_loadd(i, p->s->bias + (i) / 2 * (TILE_TOKENS * TILE_ROWS), 64);                  \
         else                                                                                       \
             _tile_zero(i);                                                                         \
+    } while (0)
+#define MULTIPLY(i, a, b)                                                                          \
+    do {                                                                                           \
         if (p->is_signed)                                                                          \
             _tile_dpbssd(i, a, b);                                                                 \
         else                                                                                       \
             _tile_dpbsud(i, a, b);                                                                 \
     } while (0)
+    BEGIN(0);
+    BEGIN(1);
     _tile_loadd(4, a, WIDE_UNIT);
     _tile_loadd(6, b, 64);
     MULTIPLY(0, 4, 6);
@@ -167,12 +173,15 @@ GROUPED_INLINE void multiply_group(const product *p, const pair *t, size_t group
     MULTIPLY(1, 4, 7);
     if (is_pair) {
         if (goes_on) store_second(p, group - 1);
+        BEGIN(2);
+        BEGIN(3);
         _tile_loadd(5, a2, WIDE_UNIT);
         MULTIPLY(2, 5, 6);
         MULTIPLY(3, 5, 7);
     }
     STORE(0, sums);
     STORE(1, sums);
+#undef BEGIN
 #undef MULTIPLY
 }
 
