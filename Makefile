@@ -23,6 +23,8 @@ PREFIX  ?= /usr/local
 OPT     ?= -O3
 Q       := $(if $(V),,@)
 VERSION := 0.1.0
+# Of the library for programs that are linked with it: see tern_abi_version().
+ABI     := $(shell sed -n 's/^.define TERN_ABI_VERSION \([0-9]*\).*/\1/p' include/tern.h)
 
 .DEFAULT_GOAL := all
 include mk/config.mk
@@ -34,7 +36,7 @@ include mk/config.mk
 SERVE_LOOP  := apps/serve/connection.c apps/serve/listen.c apps/serve/loop.c
 SERVE_PLAIN := $(filter-out $(SERVE_LOOP),$(wildcard apps/serve/*.c apps/serve/*/*.c apps/serve/*/*/*.c)) $(wildcard apps/mcp/*.c)
 ifeq ($(LIBEVENT),1)
-SERVE_NEEDS := $(shell pkg-config --libs-only-L --libs-only-l libevent_core libevent_openssl openssl | sed 's/-levent //')
+SERVE_NEEDS := $(shell $(PKG_CONFIG) --libs-only-L --libs-only-l libevent_core libevent_openssl openssl | sed 's/-levent //')
 SERVE_LIBS  := $(if $(LAZY),,$(SERVE_NEEDS))
 endif
 
@@ -90,10 +92,10 @@ $(BUILD)/libtern.a: $(LIB_OBJ) FORCE
 OBJCOPY ?= objcopy
 $(BUILD)/public/libtern.a: $(LIB_OBJ) FORCE
 	$(call again,ar,$(LD) -r -o $(@D)/tern.o $(made_of) && $(OBJCOPY) --localize-hidden $(@D)/tern.o && $(AR) rcs $@ $(@D)/tern.o)
-$(BUILD)/libtern.so: $(LIB_OBJ) FORCE
-	$(call again,link,$(CC) $(ALL_CFLAGS) -shared $(HARDEN_LINK) -Wl$(comma)-soname$(comma)libtern.so.0 -o $@ $(made_of) $(LIBS))
+$(BUILD)/libtern.so: $(LIB_OBJ) mk/libtern.map FORCE
+	$(call again,link,$(CC_SHARED) -o $@ $(made_of) $(LIBS))
 $(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a FORCE
-	$(call again,link,$(CC) $(ALL_CFLAGS) $(PIE) $(HARDEN_LINK) -o $@ $(made_of) $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS))
+	$(call again,link,$(CC_LINK) $(PIE) $(HARDEN_LINK) -o $@ $(made_of) $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS))
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.
 MPICC ?= mpicc
@@ -102,7 +104,7 @@ mpi: $(BUILD)/tern-mpi ## the command line with MPI, for training on several pro
 $(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/make/comm.c $(BUILD)/libtern.a
 	@command -v $(MPICC) >/dev/null || tools/install_deps.sh libopenmpi-dev openmpi-bin
 	@echo "  link  $@"
-	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
+	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) $(LDFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
 
 include $(addprefix mk/,test.mk bench.mk install.mk fuzz.mk kernels.mk serve.mk webgpu.mk ports.mk python.mk web.mk pages.mk recipes.mk)
 -include $(shell find $(BUILD)/obj -name '*.d' -o -name '*.was' 2>/dev/null) $(wildcard $(BUILD)/*.was $(BUILD)/*/*.was $(BUILD)/python/tern/*.was)

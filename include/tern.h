@@ -21,8 +21,7 @@
 //
 // Rules that hold for every function:
 // - In a desc or params struct, zero means "the default"; pass NULL for all defaults. (Sampling is
-//   the exception: there 0 is a value.) Every struct can be set to zeros: with = {0} in C, with
-//   = {} in C++ (where g++ -Wextra warns about = {0}).
+//   the exception: there 0 is a value.) Every struct can be set to zeros: = {0} in C, = {} in C++.
 // - A required argument that is NULL is refused with TERN_ERR_ARGUMENT, and so is a value outside
 //   its enum; functions without a status then do nothing, or return 0 or NULL.
 // - Functions that can fail return tern_status and fill *err (may be NULL) with one line of text;
@@ -35,8 +34,7 @@
 //   session drafts from.
 // - The library never prints, never exits and keeps no global state except memory counters, and
 //   for each thread the request that it watches (see Cancelling).
-// - Text is UTF-8. Token ids are int32. Sizes are in bytes and times in seconds unless named
-//   otherwise.
+// - Text is UTF-8, token ids are int32, sizes bytes and times seconds unless named otherwise.
 // - Functions are thread-safe for different objects, but not for the same session.
 #ifndef TERN_H
 #define TERN_H
@@ -59,6 +57,8 @@ extern "C" {
 #define TERN_VERSION_MINOR 1
 #define TERN_VERSION_PATCH 0
 TERN_API const char *tern_version(void); // "0.1.0"
+#define TERN_ABI_VERSION 0               // counts changes for which programs must be compiled again
+TERN_API int tern_abi_version(void);
 
 // ---- Errors ------------------------------------------------------------------------------------
 

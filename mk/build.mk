@@ -11,7 +11,7 @@ $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 comma := ,
 hash := \#
 quoted = '$(subst ','\'',$(1))'
-made_of = $(filter-out FORCE,$^)
+made_of = $(filter-out FORCE %.map,$^)
 differs = $(subst =$(strip $(1))=,,=$(strip $(2))=)
 again = $(if $(or $(filter-out FORCE,$?),$(call differs,$(2),$(was.$@))),$(call make_it,$(1),$(2)))
 define make_it
@@ -24,7 +24,7 @@ endef
 # A program for tests or measurements: all that it is made of, with the library's libraries.
 define link
 @echo "  link  $@"
-$(Q)$(CC) $(ALL_CFLAGS) -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS)
+$(Q)$(CC_LINK) -o $@ $(filter-out %.a,$^) $(filter %.a,$^) $(LIBS)
 endef
 
 # Kernels may be compiled for speed where all else need not be.

@@ -31,15 +31,18 @@ HARDEN_LINK ?= -Wl,-z,relro,-z,now
 PIE      ?= -pie
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
               -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen \
-              $(EXTRA_CFLAGS)
+              $(CPPFLAGS) $(EXTRA_CFLAGS)
+CC_LINK   = $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+CC_SHARED = $(CC_LINK) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.$(ABI) -Wl,--version-script=mk/libtern.map
 LIBS     := -lpcre2-8 -lutf8proc
-EDIT_LIBS := -ledit
+EDIT_LIBS ?= -ledit
+PKG_CONFIG ?= pkg-config
 
 # Parts that tern can be built without. It then says so where one is asked for (src/store/store_none.c,
 # src/media/image_none.c, src/media/sound_none.c); ZLIB= and the like leave them out on purpose.
-there = $(shell pkg-config --exists $(MODULES_$(1)) 2>/dev/null && echo 1)
-cflags_of = $(shell pkg-config --cflags $(MODULES_$(1)))
-libs_of   = $(shell pkg-config --libs $(MODULES_$(1)))
+there = $(shell $(PKG_CONFIG) --exists $(MODULES_$(1)) 2>/dev/null && echo 1)
+cflags_of = $(shell $(PKG_CONFIG) --cflags $(MODULES_$(1)))
+libs_of   = $(shell $(PKG_CONFIG) --libs $(MODULES_$(1)))
 SWITCH_gz := ZLIB
 SWITCH_memory := SQLITE
 SWITCH_images := IMAGES

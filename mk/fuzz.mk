@@ -28,7 +28,7 @@ $(foreach s,$(FUZZ_SRC),$(eval $(FUZZ_BUILD)/$(call fuzz_name,$(s))_replay: $(ca
 $(FUZZ_REPLAYS): $(call obj,fuzz/replay.c $(FUZZ_SUPPORT)) $(BUILD)/libtern.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
+	$(Q)$(CC_LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
 fuzz-replay: $(FUZZ_REPLAYS) ## run the seeds of all fuzz targets, with failing allocations
 	@for name in $(FUZZ_NAMES); do $(FUZZ_BUILD)/$${name}_replay fuzz/corpus/$$name || exit 1; done
@@ -70,7 +70,7 @@ SEED ?= 1
 MUTATE_JOBS ?= $(shell nproc)
 $(BUILD)/mutate: $(call obj,tools/mutate/mutate.c tools/mutate/mutate_kinds.c tests/support/tiny_model.c) $(BUILD)/libtern.a
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC_LINK) -o $@ $^ $(LIBS)
 .PHONY: mutate
 mutate: ## give N=2000 mutated files of every kind to all their readers, with sanitizers
 	$(MAKE) BUILD=build/asan OPT=-O1 EXTRA_CFLAGS="$(ASAN_FLAGS)" build/asan/mutate

@@ -16,7 +16,7 @@ KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
 .PHONY: check-kernels check-kernels-arm
 $(BUILD)/kernel_tests: $(KERNEL_OBJ) $(call obj,$(KERNEL_TEST_SRC))
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ -lm -pthread
+	$(Q)$(CC_LINK) -o $@ $^ -lm -pthread
 check-kernels: $(BUILD)/kernel_tests ## every kernel against the scalar reference
 	$(RUN) $(BUILD)/kernel_tests -v
 ARM_MAKE = $(MAKE) CC=$(ARM_CC) BUILD=$(BUILD)/arm IMAGES= SOUNDS=

@@ -21,7 +21,7 @@ $(BUILD)/windows/obj/src/kernels/webgpu/device/gpu_shaders.o $(BUILD)/wasm/obj/s
 # They have what the system gives but for libraries that are loaded: glibc's dlopen would end them.
 .PHONY: static-test
 $(BUILD)/os_test_static: $(call obj,$(filter-out $(TEST_PATTERN),$(wildcard src/base/*.c src/base/*/*.c)) src/base/os/os_test.c src/base/os/lazy_test.c tests/support/plain_harness.c) FORCE
-	$(call again,link,$(CC) $(ALL_CFLAGS) -static -o $@ $(made_of) -lm -pthread 2>/dev/null)
+	$(call again,link,$(CC_LINK) -static -o $@ $(made_of) -lm -pthread 2>/dev/null)
 static-test: $(BUILD)/os_test_static
 	cd $(BUILD) && ./os_test_static
 

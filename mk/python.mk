@@ -21,8 +21,8 @@ PYTHON_NOTICES := $(if $(filter missing,$(PYTHON_STATIC)),,$(wildcard /usr/share
 # Pillow, whose pixels the package takes.
 PYTHON_OBJ := $(filter-out $(call obj,$(IMAGE_SRC) src/media/sound_file.c) $(BUILD)/obj/lazy_sounds.o $(BUILD)/obj/lazy_images.o,$(LIB_OBJ)) \
               $(call obj,$(if $(filter images,$(PARTS_IN)),src/media/image_none.c) $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c))
-$(PYTHON_TO)/tern/libtern.so: $(PYTHON_OBJ) FORCE
-	$(call again,link,$(CC) $(ALL_CFLAGS) -shared -s $(HARDEN_LINK) -Wl$(comma)-soname$(comma)libtern.so.0 -o $@ $(made_of) $(PYTHON_LIBS))
+$(PYTHON_TO)/tern/libtern.so: $(PYTHON_OBJ) mk/libtern.map FORCE
+	$(call again,link,$(CC_SHARED) -s -o $@ $(made_of) $(PYTHON_LIBS))
 $(PYTHON_TO)/tern/_c.py: bindings/python/declare.py $(PUBLIC)
 	@mkdir -p $(@D)
 	@echo "  write $@"

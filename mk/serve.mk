@@ -45,7 +45,7 @@ $(BUILD)/gen/mcp_fixture.inc: tools/embed_files.sh tests/serve/mcp/mcp_fixture.j
 $(BUILD)/obj/tests/serve/mcp/mcp_fixture.o: $(BUILD)/gen/mcp_fixture.inc
 $(BUILD)/mcp_fixture: $(call obj,tests/serve/mcp/mcp_fixture.c $(HUB_PLAIN) $(SERVE_LOOP) $(SERVE_PLAIN)) $(call lazy_obj,serve,$(SERVE_NEEDS)) $(BUILD)/libtern.a
 	@echo "  link  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LIBS) $(SERVE_LIBS)
+	$(Q)$(CC_LINK) -o $@ $^ $(LIBS) $(SERVE_LIBS)
 
 .PHONY: test-clients
 test-clients: all $(BUILD)/mcp_fixture ## the clients of OpenAI, Anthropic, Ollama, MCP and others against tern serve; skipped without npm

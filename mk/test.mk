@@ -98,7 +98,7 @@ test-mpi: all mpi ## training on two processes (needs OpenMPI)
 	tests/mpi_test.sh $(BUILD)/tern $(BUILD)/tern-mpi
 
 $(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a FORCE
-	$(call again,link,$(CC) $(ALL_CFLAGS) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(IMAGE_LIBS) $(SOUND_LIBS))
+	$(call again,link,$(CC_LINK) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(IMAGE_LIBS) $(SOUND_LIBS))
 $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/support/tiny_model.c tests/support/real_shapes.c) $(BUILD)/libtern.a
 	$(link)
 $(BUILD)/tiny.gguf: $(BUILD)/make_tiny_model

@@ -24,7 +24,7 @@ $(BUILD)/webgpu-newer/libwebgpu_dawn.so: tools/web/dawn_node.c src/kernels/webgp
 	@mkdir -p $(@D)
 	cd $(@D) && { test -f dawn.node || { npm pack --silent $(WEBGPU_NEWER_PACKAGE) && \
 	    tar xzf *.tgz --strip-components=3 package/dist/linux-x64/dawn.node && rm *.tgz; }; }
-	$(CC) $(ALL_CFLAGS) -shared -o $@ $< -ldl
+	$(CC_LINK) -shared -o $@ $< -ldl
 check-webgpu-newer: $(BUILD)/tern_tests webgpu-newer ## the WebGPU tests with that library
 	TERN_WEBGPU_LIB=$(abspath $(BUILD)/webgpu-newer/libwebgpu_dawn.so) $(BUILD)/tern_tests webgpu gpu
 

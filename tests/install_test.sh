@@ -79,7 +79,23 @@ END
     wrong() { ! cmake -S "$dir/cmake" -B "$dir/cmake/wrong" "-DCMAKE_PREFIX_PATH=$to"; }
     check "CMake takes it for another version" wrong
 fi
-check "make install with DESTDIR" $make --no-print-directory install "DESTDIR=$dir/an image" PREFIX=/usr
+exported() { nm -D --defined-only --with-symbol-versions "$to/lib/libtern.so" | sed -n 's/.* [TWDBR] //p'; }
+versioned() { exported | grep -q '^tern_abi_version@@TERN_0$' && ! exported | grep -v '^tern_.*@@TERN_0$' | grep -v '^TERN_0'; }
+check "what the library exports has no version" versioned
+named() { readelf -d "$to/lib/libtern.so" | grep -q "SONAME.*libtern.so.$("$to/bin/tern" --version | sed 's/.*(ABI \(.*\))/\1/')\]"; }
+check "the library's name is not that of its ABI" named
+# As Debian's packages are made.
+check "make install with DESTDIR" $make --no-print-directory install "DESTDIR=$dir/an image" PREFIX=/usr LIBDIR=/usr/lib/an-arch MANDIR=/usr/man
+multi="$dir/an image/usr/lib/an-arch"
+check "LIBDIR was left out" test -s "$multi/libtern.so" -a -s "$multi/libtern.a" -a -s "$multi/pkgconfig/tern.pc" -a ! -e "$dir/an image/usr/lib/libtern.a"
+check "MANDIR was left out" test -s "$dir/an image/usr/man/man1/tern.1" -a ! -e "$dir/an image/usr/share/man"
+pc_lib() { PKG_CONFIG_PATH="$multi/pkgconfig" pkg-config --variable=libdir tern | grep -qx /usr/lib/an-arch; }
+command -v pkg-config >/dev/null && check "pkg-config does not know LIBDIR" pc_lib
+if command -v cmake >/dev/null; then
+    sed -i 's/tern 9.0/tern 0.1/' "$dir/cmake/CMakeLists.txt"
+    build_multi() { cmake -S "$dir/cmake" -B "$dir/cmake/multi" "-DCMAKE_C_COMPILER=${cc%% *}" "-Dtern_DIR=$multi/cmake/tern" && cmake --build "$dir/cmake/multi"; }
+    check "CMake does not find the headers from LIBDIR" build_multi
+fi
 check "DESTDIR was left out" test -s "$dir/an image/usr/bin/tern"
 check "an image's model is not found" run_carried "$dir/an image/usr"
 check "make uninstall" $make --no-print-directory uninstall "PREFIX=$to"

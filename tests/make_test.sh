@@ -5,7 +5,7 @@
 #
 # Seen to fail: with objects that do not depend on their flags (nothing was compiled again); with flags of one
 # package for all files; with a command that is remembered although it failed; with a set of packages that is
-# not in the table.
+# not in the table; without CPPFLAGS; without LDFLAGS in one of the commands.
 set -u
 make=$1 cc=$2
 dir=$(mktemp -d)
@@ -31,6 +31,11 @@ compiled "once more" 0
 compiled "other flags" 2 "EXTRA_CFLAGS=-DA='\"x#y\$\$z\"'"
 compiled "the same other flags" 0 "EXTRA_CFLAGS=-DA='\"x#y\$\$z\"'"
 compiled "none again" 2
+compiled "a packager's flags" 2 CPPFLAGS=-DPACKAGED
+compiled "without them again" 2
+for file in tern libtern.so tern_tests; do
+    "$make" -n CC="$cc" BUILD="$dir" LDFLAGS=-Wl,--as-packaged V=1 "$dir/$file" 2>&1 | grep -q -- "--as-packaged.* -o $dir/$file " || wrong "$file is linked without LDFLAGS"
+done
 compiled "another compiler" 2 CC="env $cc"
 "$make" CC="$cc" BUILD="$dir" ZLIB= EXTRA_CFLAGS=-no-such-flag "$one" >/dev/null 2>&1 && wrong "a flag that is none"
 compiled "after a failure" 2

@@ -155,7 +155,7 @@ int main(int argc, char **argv) {
     if (argc < 2) return print_commands(stderr);
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {
-        printf("tern %s\n", tern_version());
+        printf("tern %s (ABI %d)\n", tern_version(), tern_abi_version());
         return close_out(EXIT_OK);
     }
     if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h"))

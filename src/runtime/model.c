@@ -12,6 +12,7 @@
 #define WHOLE_BATCH_MAX 8192 // the same for models that read a text as a whole
 
 const char *tern_version(void) { return "0.1.0"; }
+int tern_abi_version(void) { return TERN_ABI_VERSION; }
 
 struct tern_opening {
     tern_use use;

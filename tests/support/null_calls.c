@@ -74,6 +74,7 @@ static void call_small_ones(void) {
     tern_model_info info;
     memset(&info, 1, sizeof info);
     begin("tern_version()"), holds(tern_version() != NULL); // takes nothing
+    begin("tern_abi_version()"), holds(tern_abi_version() == TERN_ABI_VERSION);
     begin("tern_heap_get()"), holds(tern_heap_get().n_allocs + 1 > 0);
     begin("tern_sampling_default()"), holds(tern_sampling_default().temperature < 0);
     begin("tern_status_name(99)"), holds(tern_status_name((tern_status)99) != NULL);

@@ -129,8 +129,9 @@ class Library:
         self.path = path
         self.version = self.tern_version().decode()
         wanted = "%d.%d.%d" % (c.TERN_VERSION_MAJOR, c.TERN_VERSION_MINOR, c.TERN_VERSION_PATCH)
-        if self.version != wanted:  # structs may differ
-            raise ImportError("tern: %s is version %s, this package is for %s" % (path, self.version, wanted))
+        if self.version != wanted or self.tern_abi_version() != c.TERN_ABI_VERSION:  # structs may differ
+            raise ImportError("tern: %s is version %s (ABI %d), this package is for %s (ABI %d)"
+                              % (path, self.version, self.tern_abi_version(), wanted, c.TERN_ABI_VERSION))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
