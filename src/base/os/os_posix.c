@@ -2,7 +2,7 @@
 #if !defined(_WIN32) && !defined(__wasi__)
 #include <dlfcn.h>
 #include <errno.h>
-#if defined(__GLIBC__)
+#if defined(__linux__)
 #include <link.h>
 #endif
 #include <pthread.h>
@@ -122,7 +122,7 @@ uint64_t tern_random_seed(void) {
 
 // ---- Libraries ---------------------------------------------------------------------------------
 
-#if defined(__GLIBC__)
+#if defined(__linux__)
 static int find_loader(struct dl_phdr_info *program, size_t size, void *found) {
     (void)size;
     for (int i = 0; i < program->dlpi_phnum; i++)
@@ -132,9 +132,9 @@ static int find_loader(struct dl_phdr_info *program, size_t size, void *found) {
 #endif
 
 // In a program that is linked statically, glibc's dlopen loads a second C library beside the first,
-// and libraries that use it crash. Other C libraries refuse by themselves.
+// and libraries that use it crash. musl's loads nothing.
 bool tern_can_load_libraries(void) {
-#if defined(__GLIBC__)
+#if defined(__linux__)
     bool found = false;
     dl_iterate_phdr(find_loader, &found);
     return found;
