@@ -8,7 +8,7 @@
 #     bench.mk    programs that measure               fuzz.mk     fuzzing
 #     install.mk  installation                        serve.mk    the server's page and its clients' tests
 #     webgpu.mk   shaders, a WebGPU library           web.mk, pages.mk  browsers
-#     ports.mk    Windows, WebAssembly, static        python.mk   the Python package
+#     ports.mk    Windows, WebAssembly   dist.mk  programs for other Linux machines   python.mk  the Python package
 #     recipes.mk  the models that the repository carries
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
@@ -36,7 +36,7 @@ include mk/config.mk
 SERVE_LOOP  := apps/serve/connection.c apps/serve/listen.c apps/serve/loop.c
 SERVE_PLAIN := $(filter-out $(SERVE_LOOP),$(wildcard apps/serve/*.c apps/serve/*/*.c apps/serve/*/*/*.c)) $(wildcard apps/mcp/*.c)
 ifeq ($(LIBEVENT),1)
-SERVE_NEEDS := $(shell $(PKG_CONFIG) --libs-only-L --libs-only-l libevent_core libevent_openssl openssl | sed 's/-levent //')
+SERVE_NEEDS := $(shell $(PKG_CONFIG) --libs-only-L --libs-only-l libevent_openssl libevent_core openssl | sed 's/-levent //')
 SERVE_LIBS  := $(if $(LAZY),,$(SERVE_NEEDS))
 endif
 
@@ -106,5 +106,5 @@ $(BUILD)/tern-mpi: $(filter-out %/comm.o,$(CLI_OBJ)) apps/cli/make/comm.c $(BUIL
 	@echo "  link  $@"
 	$(Q)OMPI_CC=$(CC) $(MPICC) $(ALL_CFLAGS) $(LDFLAGS) -DTERN_MPI=1 -o $@ $^ $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS)
 
-include $(addprefix mk/,test.mk bench.mk install.mk fuzz.mk kernels.mk serve.mk webgpu.mk ports.mk python.mk web.mk pages.mk recipes.mk)
+include $(addprefix mk/,test.mk bench.mk install.mk fuzz.mk kernels.mk serve.mk webgpu.mk ports.mk dist.mk python.mk web.mk pages.mk recipes.mk)
 -include $(shell find $(BUILD)/obj -name '*.d' -o -name '*.was' 2>/dev/null) $(wildcard $(BUILD)/*.was $(BUILD)/*/*.was $(BUILD)/python/tern/*.was)

@@ -1,6 +1,6 @@
 # Installation under PREFIX, with completions and a service of systemd. Packages set LIBDIR and MANDIR, too.
 
-.PHONY: install uninstall
+.PHONY: install install-program uninstall
 STRIP  ?= strip
 LIBDIR ?= $(PREFIX)/lib
 MANDIR ?= $(PREFIX)/share/man
@@ -26,13 +26,12 @@ escaped = $(subst $(empty) ,\\ ,$(1))
 # From where CMake's files are to the headers: a tree that holds both may be moved.
 to_include = case "$(LIBDIR)" in "$(PREFIX)"/*) printf '$${_tern_lib}/%s/include' "$$(printf %s "$(LIBDIR)" | sed 's|^$(PREFIX)/||; s|[^/][^/]*|..|g')" ;; *) printf %s "$(PREFIX)/include" ;; esac
 cmake_libs = $(subst $(empty) ,;,$(strip $(LIBS)))
-install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to PREFIX (/usr/local), under DESTDIR
-	install -d "$(TO)/bin" "$(TO_LIB)/pkgconfig" "$(TO_LIB)/cmake/tern" "$(TO)/include" "$(TO_MAN)/man1" "$(TO)/share/tern/models"
-	install -m 755 $(BUILD)/tern "$(TO)/bin/tern"
+install: all install-program $(BUILD)/public/libtern.a ## to PREFIX (/usr/local), under DESTDIR
+	install -d "$(TO_LIB)/pkgconfig" "$(TO_LIB)/cmake/tern" "$(TO)/include"
 	install -m 644 $(PUBLIC) "$(TO)/include/"
 	install -m 644 $(BUILD)/public/libtern.a "$(TO_LIB)/libtern.a"
 	install -m 755 $(BUILD)/libtern.so "$(TO_LIB)/libtern.so.$(VERSION)"
-	$(STRIP) "$(TO)/bin/tern" "$(TO_LIB)/libtern.so.$(VERSION)"
+	$(STRIP) "$(TO_LIB)/libtern.so.$(VERSION)"
 	$(STRIP) -g "$(TO_LIB)/libtern.a"
 	ln -sf libtern.so.$(VERSION) "$(TO_LIB)/libtern.so.$(ABI)"
 	ln -sf libtern.so.$(ABI) "$(TO_LIB)/libtern.so"
@@ -41,6 +40,10 @@ install: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%) ## to 
 	for file in tern-config tern-config-version; do \
 	    sed -e 's|@VERSION@|$(VERSION)|' -e 's|@ABI@|$(ABI)|' -e "s|@INCLUDE@|$$($(to_include))|" -e 's|@CMAKE_LIBS@|$(cmake_libs)|' tools/$$file.cmake.in > "$(TO_LIB)/cmake/tern/$$file.cmake" || exit 1; \
 	done
+install-program: $(BUILD)/tern $(SHELLS:%=$(BUILD)/completions/%)
+	install -d "$(TO)/bin" "$(TO_MAN)/man1" "$(TO)/share/tern/models"
+	install -m 755 $(BUILD)/tern "$(TO)/bin/tern"
+	$(STRIP) "$(TO)/bin/tern"
 	$(if $(UNIT),install -d "$(TO)/$(dir $(UNIT))" && sed -e 's|@PREFIX@|$(PREFIX)|' apps/serve/systemd/tern@.service > "$(TO)/$(UNIT)")
 	install -m 644 docs/tern.1 "$(TO_MAN)/man1/tern.1"
 	install -m 644 $(CARRIED) "$(TO)/share/tern/models/"

@@ -112,8 +112,9 @@ build_curl() {
     by_cmake -DBUILD_CURL_EXE=OFF -DHTTP_ONLY=ON -DCURL_USE_OPENSSL=ON -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF -DUSE_NGHTTP2=OFF \
         -DCURL_ZSTD=OFF -DCURL_BROTLI=OFF -DCURL_USE_LIBPSL=OFF -DCURL_CA_BUNDLE=none -DCURL_CA_PATH=none \
         -DCURL_CA_FALLBACK=ON -DENABLE_MANUAL=OFF -DCURL_DISABLE_NTLM=ON -DENABLE_THREADED_RESOLVER=ON
+    sed -i -e 's/^Libs:.*/Libs: -L${libdir} -lcurl/' -e 's/^Libs.private:.*/Libs.private: -lssl -lcrypto -lz/' "$to/lib/pkgconfig/libcurl.pc"
 }
-build_libjpegturbo() { by_cmake -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF; }
+build_libjpegturbo() { by_cmake -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DCMAKE_INSTALL_LIBDIR="$to/lib"; }
 build_libpng16() { by_cmake -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF; }
 build_libwebp() {
     by_cmake -DWEBP_BUILD_ANIM_UTILS=OFF -DWEBP_BUILD_CWEBP=OFF -DWEBP_BUILD_DWEBP=OFF -DWEBP_BUILD_GIF2WEBP=OFF \
@@ -141,8 +142,11 @@ grep -v '^#' "$here/libraries.list" | while read -r sha256 package version; do
     [ ! -f "$mark" ] || continue
     download "$sha256" "$package" "$version"
     echo "  build $package $version ($to)"
-    (unpack "$package" "$version" && "build_$(echo "$package" | tr -d .-)") >"$to/work/$package.log" 2>&1 ||
-        { tail -n 30 "$to/work/$package.log" >&2; echo "$package cannot be built: $to/work/$package.log" >&2; exit 1; }
+    set +e # as a condition, the subshell would go on after a failure
+    (set -e; unpack "$package" "$version"; "build_$(echo "$package" | tr -d .-)") >"$to/work/$package.log" 2>&1
+    bad=$?
+    set -e
+    [ $bad = 0 ] || { tail -n 30 "$to/work/$package.log" >&2; echo "$package cannot be built: $to/work/$package.log" >&2; exit 1; }
     rm -rf "${to:?}/work/$package"
     touch "$mark"
 done

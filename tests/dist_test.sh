@@ -1,0 +1,69 @@
+#!/bin/sh
+# The programs of `make dist`, and of `make static`, against the one that is built for this machine.
+#
+#     tests/dist_test.sh TERN PROGRAM KIND        KIND: x86_64-gnu, x86_64-musl
+#
+# Seen to fail: with a program that is linked dynamically, or for this machine's glibc; with TERN itself in
+# place of PROGRAM; with a WebGPU library that is looked for; with a program that was built without OpenSSL.
+set -u
+tern=$1 program=$2 kind=$3
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+wrong() { echo "$kind: $*"; failed=1; }
+export TERN_DEVICE=cpu
+
+story() { "$1" run -m models/stories.gguf -p "Once upon a time" -n 60 --temp 0.7 --seed 3 2>"$dir/error"; }
+story "$tern" >"$dir/expected"
+story "$program" >"$dir/got"
+[ -s "$dir/got" ] && cmp -s "$dir/expected" "$dir/got" || wrong "another text: $(cat "$dir/error")"
+[ "$("$program" --version)" = "$("$tern" --version)" ] || wrong "another version"
+
+needed=$(readelf -dW "$program" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+newest=$(readelf -VW "$program" "${program%/*}/libtern.so" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+device=$("$program" run -m models/stories.gguf -p Once -n 1 --device webgpu 2>&1 >/dev/null) && wrong "runs without a GPU"
+case $kind in
+*-musl)
+    [ -z "$needed$newest" ] && ! readelf -lW "$program" | grep -q INTERP || wrong "it is not static: $needed"
+    case $device in *"linked statically"*) ;; *) wrong "a device is asked for: $device" ;; esac
+    # As in a container that has nothing else.
+    if [ "$(id -u)" = 0 ]; then
+        mkdir "$dir/root"
+        cp "$program" models/stories.gguf "$dir/root"
+        alone=$(chroot "$dir/root" /tern run stories.gguf -p "Once upon a time" -n 60 --temp 0.7 --seed 3 2>&1)
+        [ "$alone" = "$(cat "$dir/expected")" ] || wrong "alone, it writes: $alone"
+    fi
+    ;;
+*)
+    for library in $needed; do
+        case $library in libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | ld-linux-*) ;; *) wrong "needs $library" ;; esac
+    done
+    [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] && [ -n "$newest" ] || wrong "needs $newest"
+    ;;
+esac
+[ "$(printf '%s\n' "$device" | wc -l)" = 1 ] || wrong "of the device it says: $device"
+
+# Every part is in it.
+
+"$program" serve no-model 2>&1 | grep -q "built without" && wrong "no server"
+"$program" pull hf:a/b --endpoint http://127.0.0.1:9 --models-dir "$dir" 2>&1 | grep -q "built without" && wrong "no downloads"
+
+cp "$program" "$dir/tern" && "${STRIP:-strip}" "$dir/tern"
+size=$(stat -c %s "$dir/tern")
+[ "$size" -le 20000000 ] || wrong "$size bytes"
+# The shortest of many starts: others use this machine, too.
+start=$(python3 - "$dir/tern" <<'END'
+import os, sys, time
+best = 1.0
+out = os.open("/dev/null", os.O_WRONLY)
+for _ in range(100):
+    begin = time.perf_counter()
+    pid = os.posix_spawn(sys.argv[1], [sys.argv[1], "--version"], {}, file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)])
+    os.waitpid(pid, 0)
+    best = min(best, time.perf_counter() - begin)
+print(int(best * 1e6))
+END
+)
+[ "$start" -le 2000 ] || wrong "--version takes $start us"
+[ $failed = 0 ] && echo "$kind: $size bytes, --version in $start us, ${newest:-static}"
+exit $failed
