@@ -27,7 +27,7 @@ dist-$(1): dist-libraries-$(1)
 	$$(call dist_archive,$(1),tree,.)
 # The program's tests, those of its parts, and that sources give the same bytes in another folder.
 dist-test-$(1): all dist-$(1) dist-again-$(1)
-	tests/dist_test.sh $(BUILD)/tern $(BUILD)/dist/$(1)/build/tern $(1)
+	tools/dist/check_program.sh $(BUILD)/tern $(BUILD)/dist/$(1)/build/tern $(1)
 	for script in $$(DIST_TESTS); do $$$$script $(BUILD)/dist/$(1)/build/tern || exit 1; done
 dist-again-$(1): dist-$(1)
 	rm -rf $(DIST)/$(1)/tree-again $(DIST)/$(1)/build-again

@@ -21,9 +21,10 @@ if [ -n "${WEBGPU-}" ]; then
     install -D -m 644 -t "$tree/lib/tern" "$WEBGPU"/libwebgpu_*.so
     install -m 644 "$WEBGPU/LICENSE" "$tree/share/doc/tern/licences/webgpu.txt"
 fi
+find "$tree" -type d -empty -delete
 find "$tree" -type d -exec chmod 755 {} +
 mkdir -p "$to"
-tar -C "$tree" --transform "s,^\./,$name/," --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu \
-    -cf - $(cd "$tree" && printf './%s ' *) | xz -9 -T1 >"$to/$name.tar.xz"
+tar -C "$tree" --transform "s,^\.,$name," --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu \
+    -cf - . | xz -9 -T1 >"$to/$name.tar.xz"
 (cd "$to" && sha256sum ./*.tar.xz | sed 's|\./||' >SHA256SUMS)
 ls -l "$to/$name.tar.xz"

@@ -19,6 +19,7 @@ x86_64-musl)
     ln -sfn /usr/include/asm-generic "$dir/linux/asm-generic"
     ln -sfn "/usr/include/$(gcc -dumpmachine)/asm" "$dir/linux/asm"
     compiler="musl-gcc -idirafter $dir/linux"
+    install -D -m 644 /usr/share/doc/musl-dev/copyright "$dir/licences/musl.txt"
     ;;
 x86_64-gnu)
     home=$dir/../zig

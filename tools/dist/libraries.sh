@@ -89,7 +89,7 @@ build_ncurses() {
 build_libedit() { configured --disable-examples LIBS=-ltinfo CPPFLAGS="$CPPFLAGS -D__STDC_ISO_10646__=201103L" && made -C src install && made install-pkgconfigDATA; }
 build_sqlite3() {
     # Its amalgamation is made by Tcl; what tern asks of it is little.
-    CC=gcc CFLAGS= CPPFLAGS= LDFLAGS= ./configure --disable-tcl >/dev/null
+    CC=gcc CFLAGS='' CPPFLAGS='' LDFLAGS='' ./configure --disable-tcl >/dev/null
     made sqlite3.c
     # shellcheck disable=SC2086
     $cc $CFLAGS -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_ENABLE_FTS5 -DSQLITE_ENABLE_COLUMN_METADATA -c sqlite3.c -o sqlite3.o

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The programs of `make dist`, and of `make static`, against the one that is built for this machine.
 #
-#     tests/dist_test.sh TERN PROGRAM KIND        KIND: x86_64-gnu, x86_64-musl
+#     tools/dist/check_program.sh TERN PROGRAM KIND        KIND: x86_64-gnu, x86_64-musl
 #
 # Seen to fail: with a program that is linked dynamically, or for this machine's glibc; with TERN itself in
 # place of PROGRAM; with a WebGPU library that is looked for; with a program that was built without OpenSSL.
