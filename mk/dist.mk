@@ -4,9 +4,11 @@
 DIST       := $(abspath $(BUILD))/dist
 DIST_KINDS ?= x86_64-gnu x86_64-musl
 DIST_FLAGS_x86_64-musl := PIE=-no-pie HARDEN_LINK=-static
+# What gcc's kernels ask the processor.
+DIST_LDFLAGS_x86_64-gnu = $(shell gcc -print-libgcc-file-name)
 # $(1): kind, $(2): another build folder
 dist_make = $(MAKE) BUILD=$(or $(2),$(BUILD)/dist/$(1)/build) CC=$(DIST)/$(1)/bin/cc CFLAGS= OPT=-O3 EXTRA_CFLAGS= LAZY= $(DIST_FLAGS_$(1)) \
-    CPPFLAGS="-ffunction-sections -fdata-sections -I$(DIST)/$(1)/include" LDFLAGS="-Wl,--gc-sections -L$(DIST)/$(1)/lib" \
+    CPPFLAGS="-ffunction-sections -fdata-sections -I$(DIST)/$(1)/include" LDFLAGS="-Wl,--gc-sections -L$(DIST)/$(1)/lib $(DIST_LDFLAGS_$(1))" \
     EDIT_LIBS="-ledit -ltinfo" PKG_CONFIG="env PKG_CONFIG_LIBDIR=$(DIST)/$(1)/lib/pkgconfig pkg-config --static"
 dist_tree = $(call dist_make,$(1),$(2)) $(if $(filter %-gnu,$(1)),install,install-program) PREFIX= DESTDIR=$(DIST)/$(1)/$(3)
 dist_archive = $(if $(filter %-gnu,$(1)),WEBGPU=$(abspath $(WEBGPU))) tools/dist/archive.sh $(DIST)/$(1)/$(2) tern-$(VERSION)-linux-$(1) $(DIST)/$(1)/licences $(DIST)/$(3)

