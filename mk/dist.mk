@@ -4,8 +4,8 @@
 DIST       := $(abspath $(BUILD))/dist
 DIST_KINDS ?= x86_64-gnu x86_64-musl
 DIST_FLAGS_x86_64-musl := PIE=-no-pie HARDEN_LINK=-static
-# What gcc's kernels ask the processor.
-DIST_LDFLAGS_x86_64-gnu = $(shell gcc -print-libgcc-file-name)
+# What gcc's kernels ask the processor; tools/dist/stat.c.
+DIST_LDFLAGS_x86_64-gnu = $(shell gcc -print-libgcc-file-name) $(DIST)/x86_64-gnu/bin/stat.o
 # $(1): kind, $(2): another build folder
 dist_make = $(MAKE) BUILD=$(or $(2),$(BUILD)/dist/$(1)/build) CC=$(DIST)/$(1)/bin/cc CFLAGS= OPT=-O3 EXTRA_CFLAGS= LAZY= $(DIST_FLAGS_$(1)) \
     CPPFLAGS="-ffunction-sections -fdata-sections -I$(DIST)/$(1)/include" LDFLAGS="-Wl,--gc-sections -L$(DIST)/$(1)/lib $(DIST_LDFLAGS_$(1))" \
