@@ -11,7 +11,7 @@ dist_make = $(MAKE) BUILD=$(or $(2),$(BUILD)/dist/$(1)/build) CC=$(DIST)/$(1)/bi
     CPPFLAGS="-ffunction-sections -fdata-sections -I$(DIST)/$(1)/include" LDFLAGS="-Wl,--gc-sections -L$(DIST)/$(1)/lib $(DIST_LDFLAGS_$(1))" \
     EDIT_LIBS="-ledit -ltinfo" PKG_CONFIG="env PKG_CONFIG_LIBDIR=$(DIST)/$(1)/lib/pkgconfig pkg-config --static"
 dist_tree = $(call dist_make,$(1),$(2)) $(if $(filter %-gnu,$(1)),install,install-program) PREFIX= DESTDIR=$(DIST)/$(1)/$(3)
-dist_archive = $(if $(filter %-gnu,$(1)),WEBGPU=$(abspath $(WEBGPU))) tools/dist/archive.sh $(DIST)/$(1)/$(2) tern-$(VERSION)-linux-$(1) $(DIST)/$(1)/licences $(DIST)/$(3)
+dist_archive = WEBGPU=$(if $(filter %-gnu,$(1)),$(abspath $(WEBGPU))) tools/dist/archive.sh $(DIST)/$(1)/$(2) tern-$(VERSION)-linux-$(1) $(DIST)/$(1)/licences $(DIST)/$(3)
 
 .PHONY: dist static
 dist: $(DIST_KINDS:%=dist-%) ## archives for Linux in build/dist: a program for glibc 2.28, a static one; WEBGPU=DIR adds the library there
