@@ -25,12 +25,14 @@ static attention_shape shape_of(const tern_program *p, const tern_node *n, int h
 
 // By the matrix units: heads of a few pieces of 16 dimensions, 128 queries or keys a workgroup.
 // Windows and caps are left to the other kernels.
-#define MATRIX_TILE  128
-#define MATRIX_BYTES 45568 // of workgroup memory that the largest of the three kernels has
+#define MATRIX_TILE     128
+#define MATRIX_HEAD_DIM 128
+#define MATRIX_BYTES    46608 // of workgroup memory that the largest of the three kernels has
 static bool matrix_attends(const tern_program *p, const tern_node *n) {
     const tern_attention_attrs *a = &n->attention;
-    return p->device->rounds && a->head_dim % 16 == 0 && a->head_dim <= 64 && a->window == 0 &&
-           a->soft_cap == 0 && p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
+    return p->device->rounds && a->head_dim % 16 == 0 && a->head_dim <= MATRIX_HEAD_DIM &&
+           a->window == 0 && a->soft_cap == 0 &&
+           p->device->gpu->workgroup_bytes_max >= MATRIX_BYTES;
 }
 
 #define NO_WINDOW (1 << 30)

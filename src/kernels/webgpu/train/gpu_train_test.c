@@ -423,6 +423,8 @@ TEST(webgpu_trains_with_rounded_factors) {
     m.config.n_layers = 1;
     m.config.n_vocab = 48;
     check_model(&m);
+    m.config.head_dim = 128;
+    check_model(&m);
 }
 
 TEST(webgpu_trains_across_its_tiles) {

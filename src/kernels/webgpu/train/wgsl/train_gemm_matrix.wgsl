@@ -3,10 +3,11 @@
 // 128 x 128, in pieces of 16 x 16, from 64 steps of the reduction at a time; the next 64 are loaded
 // while these are multiplied.
 //
-// Blocks have the same layout in workgroup memory as outside, with eight more halves to a row to
-// spread the banks: 128 rows of 64 steps of the reduction, or 64 steps of 128 rows. The units
-// transpose them as they load. Whole pieces are written, so M and N are multiples of 16, and values
-// of tokens have room for whole blocks past the last one. Grid: (N / 128, M / 128, parts of K).
+// Blocks have the same layout in workgroup memory as outside, four halves a vec2, with two more of
+// them to a row to spread the banks: 128 rows of 64 steps of the reduction, or 64 steps of 128
+// rows. The units transpose them as they load. Whole pieces are written, so M and N are multiples
+// of 16, and values of tokens have room for whole blocks past the last one. Grid: (N / 128, M /
+// 128, parts of K).
 override M: u32; // rows of C; 0: tokens
 override N: u32;
 override K: u32; // length of the reduction; 0: tokens
@@ -26,10 +27,10 @@ alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
-const NEXT_ROW = 72u;   // halves from row to row of [row][k]
-const NEXT_STEP = 136u; // from step to step of [k][row]
-const BLOCK = 9216u;    // halves of a block
-var<workgroup> memory: array<f16, 18432>;
+const NEXT_ROW = 18u;  // vec2s from row to row of [row][k]
+const NEXT_STEP = 34u; // from step to step of [k][row]
+const BLOCK = 2304u;   // of a block
+var<workgroup> memory: array<vec2<u32>, 4608>;
 
 // The i-th vec4 of a block from rows row0 and steps k0 on; nothing past the end of the reduction.
 fn load_a(i: u32, row0: u32, m: u32, k0: u32, k_end: u32) -> vec4<f32> {
@@ -58,27 +59,26 @@ fn load_b(i: u32, row0: u32, k0: u32, k_end: u32) -> vec4<f32> {
 // Values out of range for a half become the greatest half.
 fn store(at: u32, i: u32, by_k: bool, v: vec4<f32>) {
     let h = vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
-    let to = at + select(i / 16u * NEXT_ROW + i % 16u * 4u,
-                         i / 32u * NEXT_STEP + i % 32u * 4u, by_k);
-    memory[to] = h.x;
-    memory[to + 1u] = h.y;
-    memory[to + 2u] = h.z;
-    memory[to + 3u] = h.w;
+    let to = at + select(i / 16u * NEXT_ROW + i % 16u, i / 32u * NEXT_STEP + i % 32u, by_k);
+    memory[to] = bitcast<vec2<u32>>(h);
 }
 
 // Where a subgroup's pieces are depends on its threads' numbers: uniform, but not provably so,
 // hence the check is off.
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn left(row: u32, k: u32) -> Left {
-    if (A_BY_K) { return subgroupMatrixLoad<Left>(&memory, k * NEXT_STEP + row, true, NEXT_STEP); }
-    return subgroupMatrixLoad<Left>(&memory, row * NEXT_ROW + k, false, NEXT_ROW);
+    if (A_BY_K) {
+        return subgroupMatrixLoad<Left, col_major>(&memory, k * NEXT_STEP + row / 4u, NEXT_STEP);
+    }
+    return subgroupMatrixLoad<Left, row_major>(&memory, row * NEXT_ROW + k / 4u, NEXT_ROW);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn right(row: u32, k: u32) -> Right {
     if (B_BY_K) {
-        return subgroupMatrixLoad<Right>(&memory, BLOCK + k * NEXT_STEP + row, false, NEXT_STEP);
+        return subgroupMatrixLoad<Right, row_major>(&memory, BLOCK + k * NEXT_STEP + row / 4u,
+                                                    NEXT_STEP);
     }
-    return subgroupMatrixLoad<Right>(&memory, BLOCK + row * NEXT_ROW + k, true, NEXT_ROW);
+    return subgroupMatrixLoad<Right, col_major>(&memory, BLOCK + row * NEXT_ROW + k / 4u, NEXT_ROW);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn before(row: u32, column: u32, m: u32) -> Sums {

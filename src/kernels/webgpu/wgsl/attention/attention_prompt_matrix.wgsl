@@ -11,8 +11,7 @@
 // by 1. The units also add up the weights, so that their order is the same for each token: what one
 // gets depends on its own scores alone, not on its tile, nor on TOKENS.
 //
-// A page's words are loaded while the page before it is computed. Workgroup memory: 47 KB. Each
-// array begins at a multiple of 16 bytes, as the units' loads need it.
+// A page's words are loaded while the page before it is computed. Workgroup memory: 47 KB.
 override TOKENS: u32 = THREADS / 2u; // 64 or 128
 override HEAD_DIM: u32; // a multiple of 16, at most 128
 override N_HEADS: u32;
@@ -20,31 +19,35 @@ override N_KV_HEADS: u32;
 override SCALE: f32;
 override K_PAIRS: u32 = N_KV_HEADS * HEAD_DIM / 2u;
 override PAIRS: u32 = HEAD_DIM / 2u;
+override FOURS: u32 = HEAD_DIM / 4u;
+override EIGHTS: u32 = HEAD_DIM / 8u;
 override PAGE_WORDS: u32 = PAGE * PAIRS; // of a head's keys
 override ROUNDS: u32 = (PAGE_WORDS + 4u * THREADS - 1u) / (4u * THREADS);
 override LOG_SCALE: f32 = SCALE * 1.44269504; // scores are logarithms to base 2
 
-@group(0) @binding(1) var<storage, read_write> q: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read_write> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> keys: array<u32>; // see cache.wgsl
 @group(0) @binding(3) var<storage, read> values: array<u32>;
-@group(0) @binding(4) var<storage, read_write> y: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read> value_fours: array<vec4<u32>>; // the same
+@group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 
 const LEEWAY = 11.0;   // weights of 2^12 and their parts are halves
 const MOST_LOG = 12.0; // of a weight
-// Numbers from row to row: some more than there are, so that rows begin in different banks.
-const K_NEXT = 40u;
-override V_NEXT: u32 = HEAD_DIM + 8u;
-const S_NEXT = 36u;
-const P_NEXT = 40u;
+// Vectors from row to row: some more than there are, so that rows begin in different banks.
+override NEXT: u32 = HEAD_DIM / 4u + 2u;
+const S_NEXT = 9u;
+const P_NEXT = 10u;
 const LO_AT = 128u * P_NEXT;
 const V_AT = 2u * LO_AT;
 
-// Of a page: keys, [dimension][position], then in their place weights, [hi, lo][token][position];
-// at V_AT values, [position][dimension].
-var<workgroup> now: array<f16, V_AT + PAGE * 136u>;
-var<workgroup> s_now: array<f32, 128u * S_NEXT>; // scores, [token][position]
-var<workgroup> shrink: array<f32, 128>;          // what a token's sums are scaled by
-var<workgroup> grown: vec4<u32>;                 // x: whether any are
+// Of a page, four halves a vec2: keys, [position][dimension], then in their place weights, [hi, lo]
+// [token][position]; at V_AT values, [position][dimension].
+var<workgroup> now: array<vec2<u32>, V_AT + PAGE * 34u>;
+var<workgroup> s_now: array<vec4<f32>, 128u * S_NEXT>; // scores, [token][position]
+var<workgroup> shrink: array<f32, 128>;                // what a token's sums are scaled by
+var<workgroup> grown: vec4<u32>;                       // x: whether any are
+
+fn halves(x: vec4<f32>) -> vec2<u32> { return bitcast<vec2<u32>>(vec4<f16>(x)); }
 
 // The upper bits of floats. Not f32(f16(x)): compilers take that for x.
 fn high(x: vec4<f32>) -> vec4<f32> {
@@ -53,15 +56,12 @@ fn high(x: vec4<f32>) -> vec4<f32> {
 
 // hi or lo of 64 of the tile's queries, as [token][dimension] where a page will be.
 fn keep_queries(lane: u32, head: u32, token0: u32, n_tokens: u32, first: u32, is_low: bool) {
-    for (var i = lane; i < 64u * PAIRS; i += THREADS) {
-        let token = token0 + min(first + i / PAIRS, n_tokens - 1u);
-        let exact = q[(token * N_HEADS + head) * PAIRS + i % PAIRS];
-        let x = clamp(exact, vec2(-65504.0), vec2(65504.0));
-        let hi = high(x.xyxy).xy;
-        let part = select(hi, x - hi, is_low);
-        let to = i / PAIRS * V_NEXT + i % PAIRS * 2u;
-        now[to] = f16(part.x);
-        now[to + 1u] = f16(part.y);
+    for (var i = lane; i < 64u * FOURS; i += THREADS) {
+        let token = token0 + min(first + i / FOURS, n_tokens - 1u);
+        let exact = q[(token * N_HEADS + head) * FOURS + i % FOURS];
+        let x = clamp(exact, vec4(-65504.0), vec4(65504.0));
+        let hi = high(x);
+        now[i / FOURS * NEXT + i % FOURS] = halves(select(hi, x - hi, is_low));
     }
 }
 
@@ -69,114 +69,100 @@ fn page_of(pages: u32, position: u32) -> u32 {
     return run.tables[pages + position / PAGE * PAGE_GROUPS + PAGE_GROUP];
 }
 
-// A thread's words of a page, every THREADS-th: a head's keys are one piece of PAGE_WORDS words,
-// its values PAGE pieces of PAIRS words.
+// A thread's shares of a page: four pairs of a position each. Of keys neighbouring threads have
+// neighbouring positions, of values the next pairs.
 alias Words = array<vec4<u32>, 4>;
 override IS_WHOLE: bool = PAGE_WORDS % (4u * THREADS) == 0u; // else some have none of their last
-fn word(i: u32) -> u32 {
+fn share(lane: u32, r: u32) -> u32 {
+    let i = lane + THREADS * r;
     if (IS_WHOLE) { return i; }
-    return min(i, PAGE_WORDS - 1u);
+    return min(i, PAGE_WORDS / 4u - 1u);
 }
 
-fn key_word(first: u32, i: u32) -> u32 { return keys[first + word(i)]; }
 fn ask_keys(lane: u32, page: u32, column0: u32) -> Words {
     let first = (page * KEY_ROWS + column0) * PAGE;
     var words: Words;
     for (var r = 0u; r < ROUNDS; r++) {
-        let i = lane + 4u * THREADS * r;
-        words[r] = vec4(key_word(first, i), key_word(first, i + THREADS),
-                        key_word(first, i + 2u * THREADS), key_word(first, i + 3u * THREADS));
+        let i = share(lane, r);
+        let at = first + i / PAGE * 4u * PAGE + i % PAGE;
+        words[r] = vec4(keys[at], keys[at + PAGE], keys[at + 2u * PAGE], keys[at + 3u * PAGE]);
     }
     return words;
 }
 
-fn value_word(first: u32, i: u32) -> u32 {
-    let w = word(i);
-    return values[first + w / PAIRS * K_PAIRS + w % PAIRS];
-}
 fn ask_values(lane: u32, page: u32, column0: u32) -> Words {
-    let first = page * PAGE * K_PAIRS + column0;
+    let first = (page * PAGE * K_PAIRS + column0) / 4u;
     var words: Words;
     for (var r = 0u; r < ROUNDS; r++) {
-        let i = lane + 4u * THREADS * r;
-        words[r] = vec4(value_word(first, i), value_word(first, i + THREADS),
-                        value_word(first, i + 2u * THREADS), value_word(first, i + 3u * THREADS));
+        let i = share(lane, r);
+        words[r] = value_fours[first + i / EIGHTS * (K_PAIRS / 4u) + i % EIGHTS];
     }
     return words;
+}
+
+// Two vec2s; which of them comes first depends on the thread, so that few meet in a bank.
+fn keep_words(lane: u32, to: u32, x: vec4<u32>) {
+    let other = lane / 8u % 2u == 1u;
+    now[to + u32(other)] = select(x.xy, x.zw, other);
+    now[to + u32(!other)] = select(x.zw, x.xy, other);
 }
 
 // Values from position n of the page on are not there: whatever they are, a weight of 0 must make 0
 // of them.
 fn keep_page(lane: u32, n: u32, k: ptr<function, Words>, v: ptr<function, Words>) {
     for (var r = 0u; r < ROUNDS; r++) {
-        for (var e = 0u; e < 4u; e++) {
-            let i = lane + THREADS * (4u * r + e);
-            let key = bitcast<vec2<f16>>((*k)[r][e]);
-            let value = bitcast<vec2<f16>>(select((*v)[r][e], 0u, i / PAIRS >= n));
-            let k_to = i / PAGE * 2u * K_NEXT + i % PAGE;
-            let v_to = V_AT + i / PAIRS * V_NEXT + i % PAIRS * 2u;
-            if (IS_WHOLE || i < PAGE_WORDS) {
-                now[k_to] = key.x;
-                now[k_to + K_NEXT] = key.y;
-                now[v_to] = value.x;
-                now[v_to + 1u] = value.y;
-            }
-        }
+        let i = share(lane, r);
+        keep_words(lane, i % PAGE * NEXT + i / PAGE * 2u, (*k)[r]);
+        let value = select((*v)[r], vec4(0u), i / EIGHTS >= n);
+        keep_words(lane, V_AT + i / EIGHTS * NEXT + i % EIGHTS * 2u, value);
     }
 }
 
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn query_16(own: u32, d: u32) -> Left {
-    return subgroupMatrixLoad<Left>(&now, own * V_NEXT + d, false, V_NEXT);
+    return subgroupMatrixLoad<Left, row_major>(&now, own * NEXT + d / 4u, NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn keys_16(d: u32, position: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&now, d * K_NEXT + position, false, K_NEXT);
+    return subgroupMatrixLoad<Right, col_major>(&now, position * NEXT + d / 4u, NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn values_16(position: u32, d: u32) -> Right {
-    return subgroupMatrixLoad<Right>(&now, V_AT + position * V_NEXT + d, false, V_NEXT);
+    return subgroupMatrixLoad<Right, row_major>(&now, V_AT + position * NEXT + d / 4u, NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn weights_16(at: u32) -> Left {
-    return subgroupMatrixLoad<Left>(&now, at, false, P_NEXT);
+    return subgroupMatrixLoad<Left, row_major>(&now, at, P_NEXT);
 }
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn add2(hi: Left, lo: Left, r: Right, s: Sums) -> Sums {
     return subgroupMatrixMultiplyAccumulate(hi, r, subgroupMatrixMultiplyAccumulate(lo, r, s));
 }
-fn scores_at(at: u32, o: vec4<u32>) -> vec4<f32> {
-    let raw = vec4(s_now[at + o.x], s_now[at + o.y], s_now[at + o.z], s_now[at + o.w]);
+fn logs_of(raw: vec4<f32>) -> vec4<f32> {
     if (SOFT_CAP == 0.0) { return raw * LOG_SCALE; }
     return capped(raw * SCALE) * 1.44269504;
 }
 
-fn keep_weights(at: u32, o: vec4<u32>, p: vec4<f32>) {
+fn keep_weights(at: u32, p: vec4<f32>) {
     let hi = high(p);
-    let lo = p - hi;
-    now[at + o.x] = f16(hi.x);
-    now[at + o.y] = f16(hi.y);
-    now[at + o.z] = f16(hi.z);
-    now[at + o.w] = f16(hi.w);
-    now[LO_AT + at + o.x] = f16(lo.x);
-    now[LO_AT + at + o.y] = f16(lo.y);
-    now[LO_AT + at + o.z] = f16(lo.z);
-    now[LO_AT + at + o.w] = f16(lo.w);
+    now[at] = halves(hi);
+    now[LO_AT + at] = halves(p - hi);
 }
 
-// Four of a thread's scores; the greatest so far.
-fn weigh4(lane: u32, i: u32, seen: vec2<i32>, reference: f32, most: vec4<f32>) -> vec4<f32> {
-    let o = columns4(lane, i);
-    let s = scores_at(lane / 2u * S_NEXT + lane % 2u * 16u, o);
-    let j = vec4<i32>(o);
+// Four of a thread's scores; the greatest so far. The two threads of a row take theirs in other
+// orders, so that they meet in no bank.
+fn weigh4(lane: u32, n: u32, seen: vec2<i32>, reference: f32, most: vec4<f32>) -> vec4<f32> {
+    let i = n ^ (lane & 1u);
+    let s = logs_of(s_now[own_sums(lane) + i]);
+    let j = vec4(4 * i32(i)) + vec4(0, 1, 2, 3);
     let is_seen = (j >= vec4(seen.x)) & (j < vec4(seen.y));
     let log = clamp(s - reference, vec4(-126.0), vec4(MOST_LOG));
-    keep_weights(lane / 2u * P_NEXT + lane % 2u * 16u, o, select(vec4(0.0), exp2(log), is_seen));
+    keep_weights(lane / 2u * P_NEXT + lane % 2u * 4u + i, select(vec4(0.0), exp2(log), is_seen));
     return max(most, select(vec4(NOTHING), s, is_seen));
 }
 fn weigh16(lane: u32, seen: vec2<i32>, reference: f32) -> f32 {
     var most = vec4(NOTHING);
-    for (var i = 0u; i < 16u; i += 4u) { most = weigh4(lane, i, seen, reference, most); }
+    for (var n = 0u; n < 4u; n++) { most = weigh4(lane, n, seen, reference, most); }
     let two = max(most.xy, most.zw);
     return max(two.x, two.y);
 }
@@ -204,12 +190,11 @@ fn weigh(lane: u32, first: u32, row: ptr<function, Row>) {
 // 32 columns of a tile's results, from s_now.
 fn write_32(lane: u32, column0: u32, token0: u32, n_tokens: u32, head: u32, by: f32) {
     let row = lane / 2u;
-    for (var i = 0u; i < 8u; i++) {
-        let j = lane % 2u * 16u + (i + lane / 8u) % 8u * 2u;
-        let v = vec2(s_now[row * S_NEXT + j], s_now[row * S_NEXT + j + 1u]);
-        let pair = (column0 + j) / 2u;
-        if (row < n_tokens && pair < PAIRS) {
-            y[((token0 + row) * N_HEADS + head) * PAIRS + pair] = v * by;
+    let column4 = column0 / 4u + lane % 2u * 4u;
+    for (var i = 0u; i < 4u; i++) {
+        if (row < n_tokens && column4 + i < FOURS) {
+            y[((token0 + row) * N_HEADS + head) * FOURS + column4 + i] =
+                s_now[own_sums(lane) + i] * by;
         }
     }
 }
@@ -370,8 +355,8 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
             }
         }
         for (var i = 0u; i < PAGE; i += 16u) {
-            let hi = weights_16(own * P_NEXT + i);
-            let lo = weights_16(LO_AT + own * P_NEXT + i);
+            let hi = weights_16(own * P_NEXT + i / 4u);
+            let lo = weights_16(LO_AT + own * P_NEXT + i / 4u);
             sums = add2(hi, lo, ones, sums);
             o0 = add2(hi, lo, values_16(i, 0u), o0);
             if (HEAD_DIM > 16u) { o1 = add2(hi, lo, values_16(i, 16u), o1); }
@@ -386,7 +371,7 @@ fn attention_prompt(@builtin(workgroup_id) group: vec3<u32>,
     workgroupBarrier();
     show(own, 0u, sums);
     workgroupBarrier();
-    let by = 1.0 / s_now[lane / 2u * S_NEXT];
+    let by = 1.0 / s_now[lane / 2u * S_NEXT].x;
     workgroupBarrier();
     show(own, 0u, o0);
     show(own, 16u, o1);
