@@ -131,8 +131,7 @@ TERN_API void tern_cancel_request(tern_cancel *cancel);
 TERN_API bool tern_cancel_is_requested(const tern_cancel *cancel);
 TERN_API void tern_cancel_reset(tern_cancel *cancel); // takes the request back
 // From now on the calls of this thread stop when `cancel` is requested (also if it is already), up
-// to the next call of this function. NULL: nothing is watched. Returns the request that was watched
-// before.
+// to the next call of this function. NULL: nothing is watched. Returns what was watched before.
 TERN_API tern_cancel *tern_cancel_watch(tern_cancel *cancel);
 
 // ---- Models ------------------------------------------------------------------------------------
@@ -177,8 +176,7 @@ typedef struct tern_webgpu_desc {
     void *symbol_user;
     // A folder, created if needed, for one small file per adapter and library, which keeps how many
     // dispatches a submission may have there. The first start finds that out by trying; if the
-    // driver kills the process during a start, the next one tries fewer. NULL: each start tries
-    // again.
+    // driver kills the process during a start, the next one tries fewer. NULL: each start tries.
     const char *state_folder;
     int32_t group;  // dispatches per submission, without trying; negative: no limit; 0: see above
     bool checks;    // keep WebGPU's own validation of every call and every index
@@ -200,6 +198,13 @@ typedef enum tern_pooling {
     TERN_POOLING_FIRST, // the row of "[CLS]", the token that begins a text
 } tern_pooling;
 
+// How a GPU with matrix units multiplies weights quantized in groups in prompts, where more than
+// 128 tokens of a text come at once.
+typedef enum tern_matmul_precision {
+    TERN_MATMUL_EXACT = 0, // integers and float32: the CPU's bits
+    TERN_MATMUL_HALF,      // half precision, summed in float32: twice as fast, some 2^-12 off
+} tern_matmul_precision;
+
 typedef struct tern_model_desc {
     const char *device;             // "cpu" (default), "webgpu", "auto"
     const tern_webgpu_desc *webgpu; // NULL: the defaults
@@ -210,6 +215,7 @@ typedef struct tern_model_desc {
     // Keep activations in float where weights are quantized in groups (Q4_K, Q2_0 ...); otherwise
     // they are rounded to int8 with one scale per 64 values. Slower. BitNet's own rounding stays.
     bool precise;
+    tern_matmul_precision matmul_precision; // of a GPU's prompts with such weights
     tern_head_mode head;
     const char *chat_template; // a Jinja template that replaces the file's
     tern_thinking thinking;    // whether models that can think before answering do so
@@ -318,8 +324,7 @@ TERN_API size_t tern_model_n_metadata(const tern_model *model);
 TERN_API bool tern_model_metadata_at(const tern_model *model, size_t i, tern_metadata *out);
 // The value of a key.
 TERN_API bool tern_model_metadata(const tern_model *model, const char *key, tern_metadata *out);
-// Element i of an array, under the array's key. False also where an element is an array or an
-// object.
+// Element i of an array, under the array's key. False also where it is an array or an object.
 TERN_API bool tern_model_metadata_element(const tern_model *model, const char *key, size_t i,
                                           tern_metadata *out);
 
@@ -358,8 +363,7 @@ typedef enum tern_tokenize_flags {
 } tern_tokenize_flags;
 
 // Token ids in memory of the caller. A function that gives ids writes those that fit and sets n to
-// the number of all; if n > capacity, call it again with more room. One that takes ids reads the
-// first n.
+// the number of all; if n > capacity, call it again with more room. One that takes ids reads n.
 typedef struct tern_ids {
     int32_t *ids; // [capacity]
     size_t capacity, n;
@@ -495,8 +499,7 @@ typedef struct tern_grammar_desc {
     // (its kind, text, choices and compact are used), not both. NULL: calls.
     const struct tern_grammar_desc *otherwise;
     const char *prompt; // for conversations: the end of the rendered text before the answer; the
-                        // model's reasoning is then allowed first, in its family's marks. NULL: it
-                        // is not
+                        // model's reasoning is then allowed first, in its family's marks
     size_t n_bytes_max; // memory limit, 0: 256 MiB
 } tern_grammar_desc;
 
@@ -615,8 +618,7 @@ TERN_API tern_status tern_session_sync(tern_session *session, const int32_t *ids
 // token after each id.
 TERN_API tern_status tern_session_logits(tern_session *session, const int32_t *ids, size_t n_ids,
                                          float *logits, tern_error *err);
-// The logits of the token after the timeline's last one, [n_vocab] floats. Its last token is
-// computed again.
+// The logits of the token after the timeline's last one, computed again: [n_vocab] floats.
 TERN_API tern_status tern_session_last_logits(tern_session *session, float *logits,
                                               tern_error *err);
 
@@ -841,8 +843,7 @@ typedef struct tern_group_desc {
                        // may wait for each other, a tenth of a second at most: see
                        // tern_group_info.prompt_seconds
     int32_t n_reserve; // answer tokens whose memory is reserved when a session is added, 0: 256.
-                       // Within these a step allocates nothing; longer answers allocate as they
-                       // grow
+                       // Within these a step allocates nothing; longer answers do
 } tern_group_desc;
 
 TERN_API tern_status tern_group_open(tern_group **out, tern_model *model,
@@ -893,8 +894,7 @@ TERN_API bool tern_session_cuts_freely(const tern_session *session);
 // Moves the session's keys and values to the host's memory, except those that are shared. They come
 // back by themselves when the session is used.
 TERN_API tern_status tern_session_swap_out(tern_session *session, tern_error *err);
-// Bytes of its keys, values and other states on the device, shared ones divided among their
-// holders.
+// Bytes of its keys, values and other states on the device, a share of shared ones.
 TERN_API uint64_t tern_session_bytes(const tern_session *session);
 
 // ---- Saved sessions -----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ typedef struct tern_device_desc {
     const char *cpu_features; // see tern_model_desc
     tern_ternary_layout ternary;
     bool precise;                   // products with codes in groups take float activations
+    tern_matmul_precision products; // see tern_model_desc
     const tern_webgpu_desc *webgpu; // NULL: the defaults
     // Rejects software adapters, which compute on this processor: the CPU backend is faster.
     // Programs that bring WebGPU's functions have chosen the adapter themselves.

@@ -58,7 +58,7 @@ static tern_status compute(const tern_model *m, uint64_t *out, tern_error *err) 
     // only known to be the same on that GPU.
     h = add_text(h, p->backend->name);
     if (p->backend != &tern_backend_cpu) h = add_text(h, p->backend->describe(p->device));
-    h = add_int(h, m->device_desc.precise);
+    h = add_int(h, m->device_desc.precise | (int)m->device_desc.products << 1);
     h = add_graph(h, &m->graphs[0].built);
     for (size_t w = 0; w < m->n_weights; w++)
         TERN_TRY(add_weight(&h, &m->sources[w], m->kinds[w], err));

@@ -104,6 +104,7 @@ static tern_status keep_device_desc(tern_model *m, const tern_model_desc *desc, 
                                         .cpu_features = m->cpu_features,
                                         .ternary = desc->ternary,
                                         .precise = desc->precise,
+                                        .products = desc->matmul_precision,
                                         .webgpu = &m->webgpu};
     return TERN_OK;
 }

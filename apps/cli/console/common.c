@@ -218,6 +218,7 @@ bool read_model_desc(const model_args *args, tern_model_desc *out) {
         .n_batch = args->n_batch,
         .ternary = (tern_ternary_layout)args->ternary,
         .precise = args->precise,
+        .matmul_precision = (tern_matmul_precision)args->matmul_precision,
         .head = (tern_head_mode)args->head,
         .chat_template = template.ptr,
         .thinking = (tern_thinking)args->thinking,

@@ -19,7 +19,7 @@ from ._library import (
     token_id, utf8,
 )
 from ._options import (
-    HEAD, KV, POOLING, TERNARY, THINKING, GenerateOptions, Head, Kv, LorasOption, Pooling, SpeculateOption, Ternary, Thinking, WebGpu, embed_params,
+    HEAD, KV, MATMUL_PRECISION, POOLING, TERNARY, THINKING, GenerateOptions, Head, Kv, LorasOption, MatmulPrecision, Pooling, SpeculateOption, Ternary, Thinking, WebGpu, embed_params,
     embed_texts, generate_params, loras_array, raw_text, session_desc, webgpu_desc, whole,
 )
 from ._messages import (
@@ -57,6 +57,7 @@ class Model:
     batch           prompt tokens per batch, 0: 512
     ternary, head   how weights are stored: "auto", "2bit", "1.6bit"; "auto", "file", "exact", "q8_0", ...
     precise         keep activations in float where weights are quantized in groups
+    matmul_precision  "exact", or "half": how a GPU with matrix units multiplies such weights in prompts
     thinking        "auto", "on", "off", for models that can think before answering
     chat_template   a Jinja template that replaces the file's
     pooling         "mean", "last", "cls": makes an embedding model of a decoder whose files name no pooling
@@ -76,7 +77,8 @@ class Model:
 
     def __init__(
         self, path: Union[Path, bytes, bytearray, memoryview, Any], *, device: str = "cpu", context: Optional[int] = None, threads: int = 0, kv: Kv = "auto",
-        batch: int = 0, ternary: Ternary = "auto", head: Head = "auto", precise: bool = False, thinking: Thinking = "auto",
+        batch: int = 0, ternary: Ternary = "auto", head: Head = "auto", precise: bool = False,
+        matmul_precision: MatmulPrecision = "exact", thinking: Thinking = "auto",
         chat_template: Optional[str] = None, pooling: Pooling = "none", vocab_only: bool = False,
         cpu_features: Optional[str] = None, loras: LorasOption = (), loras_by_session: bool = False,
         webgpu: Optional[WebGpu] = None, speculate: SpeculateOption = False, sessions: int = 4, parallel: int = 16,
@@ -86,7 +88,8 @@ class Model:
         adapters = loras_array(loras)
         desc = c.tern_model_desc(
             device=utf8(device), n_threads=whole("threads", threads), n_batch=whole("batch", batch),
-            ternary=choice("ternary", ternary, TERNARY), precise=precise, head=choice("head", head, HEAD),
+            ternary=choice("ternary", ternary, TERNARY), precise=precise, matmul_precision=choice("matmul_precision", matmul_precision, MATMUL_PRECISION),
+            head=choice("head", head, HEAD),
             chat_template=optional(chat_template), thinking=choice("thinking", thinking, THINKING),
             pooling=choice("pooling", pooling, POOLING), vocab_only=vocab_only, cpu_features=optional(cpu_features),
             loras=adapters, n_loras=len(adapters), loras_by_session=loras_by_session,

@@ -21,6 +21,7 @@ Drafter = Literal["chains", "lookup", "online", "model", "caller"]
 Kv = Literal["auto", "f32", "f16", "q8_0", "q4_0"]
 Ternary = Literal["auto", "2bit", "1.6bit"]
 Head = Literal["auto", "file", "exact", "q8_0", "q6_k", "q4_0"]
+MatmulPrecision = Literal["exact", "half"]
 Thinking = Literal["auto", "on", "off"]
 Pooling = Literal["none", "mean", "last", "cls"]
 
@@ -31,6 +32,7 @@ KV = (("auto", c.TERN_KV_AUTO), ("f32", c.TERN_KV_F32), ("f16", c.TERN_KV_F16), 
 TERNARY = (("auto", c.TERN_TERNARY_AUTO), ("2bit", c.TERN_TERNARY_2BIT), ("1.6bit", c.TERN_TERNARY_1_6BIT))
 HEAD = (("auto", c.TERN_HEAD_AUTO), ("file", c.TERN_HEAD_FILE), ("exact", c.TERN_HEAD_EXACT),
         ("q8_0", c.TERN_HEAD_Q8_0), ("q6_k", c.TERN_HEAD_Q6_K), ("q4_0", c.TERN_HEAD_Q4_0))
+MATMUL_PRECISION = (("exact", c.TERN_MATMUL_EXACT), ("half", c.TERN_MATMUL_HALF))
 THINKING = (("auto", c.TERN_THINKING_AUTO), ("on", c.TERN_THINKING_ON), ("off", c.TERN_THINKING_OFF))
 POOLING = (("none", c.TERN_POOLING_NONE), ("mean", c.TERN_POOLING_MEAN), ("last", c.TERN_POOLING_LAST),
            ("cls", c.TERN_POOLING_FIRST))

@@ -101,13 +101,14 @@ struct tern_device {
     uint64_t alone_bytes;      // GPU_ALONE_BYTES, except in tests
     uint64_t screen_bytes_min; // least head for gpu_screen.c: GPU_SCREEN_BYTES, except in tests
     bool precise;              // products with codes in groups take float activations
-    bool subgroups;            // of 32 threads
-    bool packed_dot;           // dot4I8Packed
-    bool matrix;               // units that multiply int8 by 16 x 16 x 32
-    bool matrix_half;          // halves by 16 x 16 x 16, added up as floats
-    bool timestamps;           // of compute passes
-    bool checks;               // WebGPU validates every call and index
-    bool software;             // the adapter runs on this processor
+    tern_matmul_precision products; // of prompts with codes in groups
+    bool subgroups;                 // of 32 threads
+    bool packed_dot;                // dot4I8Packed
+    bool matrix;                    // units that multiply int8 by 16 x 16 x 32
+    bool matrix_half;               // halves by 16 x 16 x 16, added up as floats
+    bool timestamps;                // of compute passes
+    bool checks;                    // WebGPU validates every call and index
+    bool software;                  // the adapter runs on this processor
     char description[160], line[200];
     char adapter_key[300]; // vendor, device, driver
     char error[400];       // the device's first message since the last check; empty: none
@@ -297,6 +298,8 @@ struct tern_weight {
 #define GPU_GEMM_MATRIX_THREADS 512
 #define GPU_GEMM_MATRIX_BYTES   36864
 #define GPU_GEMM_GROUPS_BYTES   49152 // of gemm_groups.wgsl
+#define GPU_GEMM_HALF_BYTES     36864 // of gemm_half.wgsl
+#define GPU_HALF_FROM           128   // tokens of a chunk: with fewer, other products are faster
 // For attention_prompt.wgsl.
 #define GPU_PROMPT_THREADS 128 // for heads of up to GPU_PROMPT_DIMS; halved for each doubling
 #define GPU_PROMPT_DIMS    256
@@ -412,13 +415,15 @@ typedef enum gpu_rows {
     GPU_ROWS_TILES,     // tiles of a prompt's rows, of tern_plan.tile_rows at most
     GPU_ROWS_COUNTED,   // plus a dimension of the graph: the batch's count for it
 } gpu_rows;
-// Kinds of requests, as bits; see gpu_order.c. The order of a row's sums depends only on whether it
-// is a step's or a prompt's.
+// Kinds of requests, as bits; see gpu_order.c. A row's arithmetic depends only on whether it is a
+// step's, a prompt's or a long prompt's.
 typedef enum gpu_kind {
-    GPU_FEW_STEPS = 1,  // up to GPU_FEW rows
-    GPU_MANY_STEPS = 2, // more rows, of chunks of up to GPU_FEW
-    GPU_PROMPTS = 4,    // chunks of more rows
+    GPU_FEW_STEPS = 1,     // up to GPU_FEW rows
+    GPU_MANY_STEPS = 2,    // more rows, of chunks of up to GPU_FEW
+    GPU_SHORT_PROMPTS = 4, // chunks of more rows
+    GPU_LONG_PROMPTS = 8,  // of more than GPU_HALF_FROM, if products of those take halves
     GPU_STEPS = GPU_FEW_STEPS | GPU_MANY_STEPS,
+    GPU_PROMPTS = GPU_SHORT_PROMPTS | GPU_LONG_PROMPTS,
     GPU_ANY = GPU_STEPS | GPU_PROMPTS,
 } gpu_kind;
 typedef enum gpu_phase {

@@ -118,6 +118,8 @@
     ROW(GPU_GEMM_MATRIX, "ternary_gemm_matrix", "gemm", "rrrw")                                    \
     ROW(GPU_GEMM_NARROW, "ternary_gemm_narrow", "gemm", "rrrw")                                    \
     ROW(GPU_GEMM_GROUPS, "ternary_gemm_groups", "gemm", "rrrw")                                    \
+    ROW(GPU_WIDE_GEMM_HALF, "wide_gemm_half", "gemm", "rrrw")                                      \
+    ROW(GPU_GEMM_HALF, "ternary_gemm_half", "gemm", "rrrw")                                        \
     ROW(GPU_HEAD_COPY, "head_copy", "head_copy", "rww")                                            \
     ROW(GPU_WIDE_HEAD_COPY, "wide_head_copy", "head_copy", "rww")                                  \
     ROW(GPU_HEAD_X, "head_x", "head_x", "wwwww")                                                   \

@@ -254,8 +254,10 @@ static void finish(tern_device *d) {
                                          GPU_WIDE_GEMM_MATRIX, GPU_HEAD_SCREEN_MATRIX};
     for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < sizeof kernels / sizeof *kernels; i++)
         gpu_try_module(d, kernels[i], &d->matrix);
-    if (GPU_MAY_HAVE_MATRIX) gpu_try_module(d, GPU_TRAIN_GEMM_MATRIX, &d->matrix_half);
-    if (GPU_MAY_HAVE_MATRIX) gpu_try_module(d, GPU_ATTENTION_MATRIX, &d->matrix_half);
+    static const gpu_kernel of_halves[] = {GPU_TRAIN_GEMM_MATRIX, GPU_ATTENTION_MATRIX,
+                                           GPU_WIDE_GEMM_HALF, GPU_GEMM_HALF};
+    for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < sizeof of_halves / sizeof *of_halves; i++)
+        gpu_try_module(d, of_halves[i], &d->matrix_half);
     // Without instructions for them, products of bytes take longer than those of floats.
     if (gpu_has_matrix(d) || (d->packed_dot && !d->software))
         d->screen_bytes_min = GPU_SCREEN_BYTES;
@@ -335,7 +337,8 @@ static tern_status begin_again(tern_device *d, tern_error *err) {
     gpu_policy_close(o->trials);
     o->trials = NULL;
     shut(d);
-    *d = (tern_device){.opening = o, .precise = d->precise, .n_threads = d->n_threads};
+    *d = (tern_device){
+        .opening = o, .precise = d->precise, .products = d->products, .n_threads = d->n_threads};
     return ask_for_adapter(d, err);
 }
 
@@ -372,6 +375,7 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
         return tern_fail(err, TERN_ERR_DEVICE, "this machine shows none");
     TERN_TRY(begin(out, desc->webgpu, chooses, err));
     (*out)->precise = desc->precise;
+    (*out)->products = desc->products;
     (*out)->n_threads = desc->n_threads;
     return TERN_OK;
 }

@@ -7,6 +7,7 @@
 
 #define GPU_ROW_COUNTS  5   // kernels of a float product, by the number of rows
 #define GPU_TILE_COUNTS 4   // of a ternary product of many rows, likewise
+#define GPU_HALF_COUNTS 3   // more, of prompts as products of halves
 #define GPU_WORKGROUPS  128 // about one for each core of a large GPU
 
 static inline gpu_dispatch *add(tern_plan *p, gpu_kernel kernel, uint32_t x, gpu_rows rows) {

@@ -95,6 +95,7 @@ static void bind_results(const tern_plan *p, gpu_dispatch *d, const tern_vid *ou
 typedef struct tile {
     gpu_kernel kernel;
     uint32_t tokens, rows, tokens_each, teams, step_blocks;
+    uint32_t each; // rows of a subgroup, of gemm_half.wgsl; 0: another kernel
 } tile;
 
 // How many tokens a tile has, by the number of rows of x. All variants give a row the same bits.
@@ -241,6 +242,11 @@ static void set_tile(gpu_dispatch *d, const tile *t) {
     d->rows_each = t->tokens;
     if (t->kernel == GPU_GEMM_MATRIX) return;
     set(d, "TOKENS", t->tokens);
+    if (t->each) {
+        set(d, "ROWS", t->rows);
+        set(d, "EACH", t->each);
+        return;
+    }
     if (t->step_blocks) {
         set(d, "ROWS", t->rows);
         set(d, "STEP_BLOCKS", t->step_blocks);
@@ -298,8 +304,40 @@ static void add_tiles(tern_plan *p, const outputs *o, const tile *t) {
     set_phase(p, d, n->out[first]);
 }
 
+// ---- Tiles of gemm_half.wgsl --------------------------------------------------------------------
+
+static bool takes_halves(const tern_plan *p, const outputs *o) {
+    const tern_device *d = p->device;
+    gpu_codes c = p->weights[o->n->in[1 + o->first]]->codes;
+    return d->products == TERN_MATMUL_HALF && d->matrix_half && c.group > 0 && !o->chunk &&
+           d->workgroup_bytes_max >= GPU_GEMM_HALF_BYTES;
+}
+
+// Larger tiles are faster, from as many tokens on as make one for each core, or for every second.
+static void add_halves(tern_plan *p, const outputs *o) {
+    bool is_wide = gpu_is_wide(p->weights[o->n->in[1 + o->first]]->codes);
+    gpu_kernel kernel = is_wide ? GPU_WIDE_GEMM_HALF : GPU_GEMM_HALF;
+    const tile t[GPU_HALF_COUNTS] = {{.kernel = kernel, .tokens = 64, .rows = 64, .each = 16},
+                                     {.kernel = kernel, .tokens = 128, .rows = 64, .each = 32},
+                                     {.kernel = kernel, .tokens = 128, .rows = 128, .each = 64}};
+    const uint32_t most[] = {GPU_WORKGROUPS / 2 / n_tiles_of(p, o, 64) * 128,
+                             GPU_WORKGROUPS / n_tiles_of(p, o, 128) * 128, UINT32_MAX};
+    uint32_t least = 1;
+    for (size_t i = 0; i < GPU_HALF_COUNTS; i++) {
+        if (most[i] < least || most[i] <= GPU_HALF_FROM) continue;
+        add_tiles(p, o, &t[i]);
+        gpu_dispatch *d = &p->dispatches[p->n_dispatches - 1];
+        d->kinds = GPU_LONG_PROMPTS;
+        d->rows_min = least;
+        d->rows_max = most[i];
+        least = most[i] + 1;
+    }
+}
+
 // For many rows, with the same bits; otherwise as add_gemv.
 static void add_gemm(tern_plan *p, const outputs *o) {
+    bool halves = takes_halves(p, o);
+    if (halves) add_halves(p, o);
     for (size_t i = 0; i < GPU_TILE_COUNTS; i++) {
         if (o->chunk && p->chunk_rows <= GPU_FEW) return;
         if (o->chunk && (uint32_t)p->chunk_rows < tile_counts[i].min) return;
@@ -308,6 +346,7 @@ static void add_gemm(tern_plan *p, const outputs *o) {
         gpu_dispatch *d = &p->dispatches[p->n_dispatches - 1];
         d->rows_min = o->chunk && i == 0 ? GPU_FEW + 1 : tile_counts[i].min;
         d->rows_max = tile_counts[i].max;
+        if (halves) d->kinds = GPU_MANY_STEPS | GPU_SHORT_PROMPTS;
     }
 }
 

@@ -86,7 +86,7 @@ static size_t n_head_parts(const tern_weight *w) { return w->head ? w->head->n_p
 
 static tern_status reserve(tern_plan *p, const tern_node *n, size_t *limit, tern_error *err) {
     // gemv and gemm of each product, top, fused dispatches, a head's screen
-    size_t most = (1 + GPU_TILE_COUNTS) * TERN_NODE_OUTPUTS + 2 + 5;
+    size_t most = (1 + GPU_TILE_COUNTS + GPU_HALF_COUNTS) * TERN_NODE_OUTPUTS + 2 + 5;
     most += GPU_FUSED_MAX + GPU_SCREEN_MAX;
     for (int i = 0; i < n->n_in; i++)
         if (p->g->values[n->in[i]].kind == TERN_VALUE_WEIGHT)
@@ -119,7 +119,8 @@ static tern_status check_limits(const tern_plan *p, size_t first, size_t limit, 
 static bool is_shared(const gpu_dispatch *d) {
     gpu_kernel k = d->what.kernel;
     return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_GEMM_GROUPS ||
-           k == GPU_WIDE_GEMM || k == GPU_WIDE_GEMM_MATRIX || k == GPU_SCALE_ADD || k == GPU_GLU;
+           k == GPU_WIDE_GEMM || k == GPU_WIDE_GEMM_MATRIX || k == GPU_GEMM_HALF ||
+           k == GPU_WIDE_GEMM_HALF || k == GPU_SCALE_ADD || k == GPU_GLU;
 }
 
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many

@@ -159,7 +159,7 @@ tern_status gpu_has_kernels(tern_instance *in, bool *has, tern_error *err) {
     const gpu_request *b = &in->batch;
     const gpu_shape now = {(int32_t)b->kind, b->n_tokens, b->n_chunks, b->n_outputs};
     bool is_alone = !gpu_order_has_next(in) && !b->wants.drafting, all = true, done;
-    bool is_step = is_alone && b->kind != GPU_PROMPTS;
+    bool is_step = is_alone && !(b->kind & GPU_PROMPTS);
     if (p->is_made[in->cache] || (is_step && memcmp(&now, &in->made_for, sizeof now) == 0))
         return TERN_OK;
     TERN_TRY(gpu_pipelines_poll(p->device, &done, err));

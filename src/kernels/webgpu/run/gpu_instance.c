@@ -212,7 +212,7 @@ enum { FOR_ONE = 1, FOR_FEW = 2, FOR_MANY = 4, FOR_PROMPTS = 8 };
 static uint32_t made_for(const tern_instance *in, int32_t step) {
     const gpu_request *b = &in->batch;
     if (step == GPU_STEP_DRAFTS) return FOR_FEW;
-    return b->kind == GPU_PROMPTS      ? FOR_PROMPTS
+    return b->kind & GPU_PROMPTS       ? FOR_PROMPTS
            : b->kind == GPU_MANY_STEPS ? FOR_MANY
            : b->n_tokens > 1           ? FOR_FEW
                                        : FOR_ONE;

@@ -3,24 +3,30 @@
 //
 // Rows of chunks of up to GPU_FEW tokens ("steps") and of longer ones or of images ("prompts")
 // take different kernels, which add up in different orders: what suits a row of weights that is
-// read for one token does not suit a tile of many. A row's bits may not depend on what else is in
-// its batch, so the chunks of each kind are a request of their own, computed one after the other.
+// read for one token does not suit a tile of many. With TERN_MATMUL_HALF long prompts have other
+// products than short ones, too. A row's bits may not depend on what else is in its batch, so the
+// chunks of each kind are a request of their own, computed one after the other.
 #include <string.h>
 #include "base/alloc.h"
 #include "kernels/webgpu/run/gpu_instance.h"
 
-static bool is_prompt(const tern_chunk *c) { return c->n_tokens > GPU_FEW || c->has_ends; }
+static gpu_kind kind_of(const tern_instance *in, const tern_chunk *c) {
+    if (c->n_tokens <= GPU_FEW && !c->has_ends) return GPU_STEPS;
+    bool halves = in->plan->device->products == TERN_MATMUL_HALF;
+    return halves && c->n_tokens > GPU_HALF_FROM ? GPU_LONG_PROMPTS : GPU_SHORT_PROMPTS;
+}
 
 // The wanted row i of a batch.
 static int32_t wanted(const tern_batch *b, int32_t i) {
     return b->outputs ? b->outputs[i] : b->n_tokens - b->n_outputs + i;
 }
 
-static void add_chunks(gpu_order *o, const tern_batch *b, bool prompts) {
+static void add_chunks(tern_instance *in, const tern_batch *b, gpu_kind kind) {
+    gpu_order *o = &in->order;
     int32_t row = 0, out = 0;
     for (int32_t i = 0; i < b->n_chunks; i++) {
         const tern_chunk *c = &b->chunks[i];
-        bool mine = is_prompt(c) == prompts;
+        bool mine = kind_of(in, c) == kind;
         int32_t end = row + c->n_tokens;
         for (; out < b->n_outputs && wanted(b, out) < end; out++) {
             if (!mine) continue;
@@ -48,10 +54,11 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
         if (wanted(b, i) <= wanted(b, i - 1))
             return tern_fail(err, TERN_ERR_ARGUMENT, "the wanted rows of a batch must ascend");
     o->n_chunks = o->n_outputs = o->id = 0;
-    add_chunks(o, b, true);
+    add_chunks(in, b, GPU_LONG_PROMPTS);
+    add_chunks(in, b, GPU_SHORT_PROMPTS);
     o->n_prompts = o->n_chunks;
     o->n_prompt_outputs = o->n_outputs;
-    add_chunks(o, b, false);
+    add_chunks(in, b, GPU_STEPS);
     o->chunk = o->id = o->output = 0;
     in->batch = (gpu_request){.logits = tern_batch_data(b, in->scores),
                               .wants = b->wants,
@@ -95,19 +102,20 @@ bool gpu_order_next(tern_instance *in) {
     gpu_request *r = &in->batch;
     if (o->chunk == o->n_chunks) return false;
     const tern_chunk *c = &o->chunks[o->chunk];
-    bool prompts = is_prompt(c);
+    const gpu_kind kind = kind_of(in, c);
     int32_t n = 0;
     r->chunks = c;
     r->origins = o->origins + o->chunk;
     r->ids = o->ids + o->id;
     r->n_tokens = r->n_outputs = 0;
-    for (; o->chunk + n < o->n_chunks && is_prompt(&c[n]) == prompts; n++) {
-        if (!prompts && n > 0 && r->n_tokens + c[n].n_tokens > GPU_STEPS_ROWS) break;
+    for (; o->chunk + n < o->n_chunks && kind_of(in, &c[n]) == kind; n++) {
+        if (kind == GPU_STEPS && n > 0 && r->n_tokens + c[n].n_tokens > GPU_STEPS_ROWS) break;
         r->n_tokens += c[n].n_tokens;
     }
     r->n_chunks = n;
     cut_tiles(in);
-    r->kind = prompts ? GPU_PROMPTS : r->n_tokens <= GPU_FEW ? GPU_FEW_STEPS : GPU_MANY_STEPS;
+    r->kind = kind;
+    if (kind == GPU_STEPS) r->kind = r->n_tokens <= GPU_FEW ? GPU_FEW_STEPS : GPU_MANY_STEPS;
     r->first_pos = c->first_pos;
     r->outputs = o->outputs + o->output;
     r->places = o->places + o->output;
@@ -171,7 +179,7 @@ static tern_status put_request(tern_instance *in, size_t begin, int32_t ahead, s
     const gpu_request *b = &in->batch;
     size_t rows = 4 * (size_t)b->n_tokens, outputs = (size_t)b->n_outputs;
     size_t ends = rows + outputs + 2 * (size_t)b->n_tiles;
-    bool any_ends = b->ends && b->kind == GPU_PROMPTS;
+    bool any_ends = b->ends && (b->kind & GPU_PROMPTS);
     size_t fixed = ends + (any_ends ? (size_t)b->n_tokens : 0);
     int32_t row = 0;
     *n = begin + fixed;

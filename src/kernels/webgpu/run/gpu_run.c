@@ -158,7 +158,7 @@ static bool is_greedy_step(const tern_instance *in) {
     const gpu_request *b = &in->batch;
     return b->n_chunks > 0 && b->n_chunks == in->order.n_chunks - in->order.n_prompts &&
            b->n_tokens == b->n_chunks && b->n_outputs == b->n_chunks &&
-           b->n_chunks <= in->plan->chunk_rows && b->kind != GPU_PROMPTS && !b->logits &&
+           b->n_chunks <= in->plan->chunk_rows && !(b->kind & GPU_PROMPTS) && !b->logits &&
            b->wants.top_k == 1 && b->n_others == 0;
 }
 
@@ -236,7 +236,7 @@ static bool can_pass_steps(tern_instance *in) {
     const gpu_order *o = &in->order;
     const int32_t chunk = o->chunk, id = o->id, output = o->output;
     int32_t rows[GPU_STEPS_ROWS];
-    if (batch.kind != GPU_PROMPTS || !gpu_order_has_next(in) || !goes_ahead(in)) return false;
+    if (!(batch.kind & GPU_PROMPTS) || !gpu_order_has_next(in) || !goes_ahead(in)) return false;
     gpu_order_next(in);
     bool can = is_greedy_step(in) && is_ahead(in, rows, find_rows(in, rows));
     gpu_order_go_to(in, chunk, id, output);

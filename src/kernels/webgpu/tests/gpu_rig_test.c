@@ -51,6 +51,12 @@ static tern_device *device_of(rig_device which) {
     return opened[which].device;
 }
 
+bool rig_set_products(tern_matmul_precision products) {
+    tern_device *d = device_of(RIG_GPU);
+    d->products = products;
+    return d->matrix_half && d->workgroup_bytes_max >= GPU_GEMM_HALF_BYTES;
+}
+
 bool rig_has_gpu(void) {
     if (device_of(RIG_GPU)) return true;
     const char *why = opened[RIG_GPU].why_not;

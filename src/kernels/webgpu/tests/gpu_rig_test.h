@@ -124,6 +124,8 @@ typedef enum rig_device {
     RIG_GPU_NULL = RIG_DEVICES, // computes nothing
 } rig_device;
 bool rig_has_gpu(void); // else the test is skipped
+// How RIG_GPU multiplies codes in groups of long prompts from now on; whether it can.
+bool rig_set_products(tern_matmul_precision products);
 
 typedef struct rig_machine { // a rig on a device
     const tern_backend *b;

@@ -471,6 +471,6 @@ TEST(webgpu_texts_for_matrix_units_are_accepted) {
         gpu_try_module(d, (gpu_kernel)k, &has);
         CHECK_MSG(has, "%s", file);
     }
-    CHECK(!may || n == 10);
+    CHECK(!may || n == 12);
     if (status == TERN_OK) gpu_device_close(d);
 }
