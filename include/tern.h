@@ -202,7 +202,7 @@ typedef enum tern_pooling {
 // 128 tokens of a text come at once.
 typedef enum tern_matmul_precision {
     TERN_MATMUL_EXACT = 0, // integers and float32: the CPU's bits
-    TERN_MATMUL_HALF,      // half precision, summed in float32: twice as fast, some 2^-12 off
+    TERN_MATMUL_HALF,      // half precision, summed in float32: faster, some 2^-12 off
 } tern_matmul_precision;
 
 typedef struct tern_model_desc {
