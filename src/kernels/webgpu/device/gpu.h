@@ -148,6 +148,9 @@ struct tern_device {
 #define GPU_MAY_HAVE_MATRIX true
 #define GPU_COMPILES_LATER  false
 #endif
+static inline bool gpu_takes_halves(const tern_device *d) { // in long prompts
+    return GPU_MAY_HAVE_MATRIX && d->products == TERN_MATMUL_HALF;
+}
 static inline bool gpu_has_matrix(const tern_device *d) { return GPU_MAY_HAVE_MATRIX && d->matrix; }
 
 // Opens only the library, for looking up functions. It is never closed, since its threads may still

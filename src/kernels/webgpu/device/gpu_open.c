@@ -337,8 +337,9 @@ static tern_status begin_again(tern_device *d, tern_error *err) {
     gpu_policy_close(o->trials);
     o->trials = NULL;
     shut(d);
-    *d = (tern_device){
-        .opening = o, .precise = d->precise, .products = d->products, .n_threads = d->n_threads};
+    const tern_matmul_precision products = d->products;
+    *d = (tern_device){.opening = o, .precise = d->precise, .n_threads = d->n_threads};
+    if (GPU_MAY_HAVE_MATRIX) d->products = products;
     return ask_for_adapter(d, err);
 }
 
@@ -375,7 +376,7 @@ tern_status gpu_device_open(tern_device **out, const tern_device_desc *desc, ter
         return tern_fail(err, TERN_ERR_DEVICE, "this machine shows none");
     TERN_TRY(begin(out, desc->webgpu, chooses, err));
     (*out)->precise = desc->precise;
-    (*out)->products = desc->products;
+    if (GPU_MAY_HAVE_MATRIX) (*out)->products = desc->products;
     (*out)->n_threads = desc->n_threads;
     return TERN_OK;
 }

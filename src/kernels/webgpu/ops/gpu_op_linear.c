@@ -309,7 +309,7 @@ static void add_tiles(tern_plan *p, const outputs *o, const tile *t) {
 static bool takes_halves(const tern_plan *p, const outputs *o) {
     const tern_device *d = p->device;
     gpu_codes c = p->weights[o->n->in[1 + o->first]]->codes;
-    return d->products == TERN_MATMUL_HALF && d->matrix_half && c.group > 0 && !o->chunk &&
+    return gpu_takes_halves(d) && d->matrix_half && c.group > 0 && !o->chunk &&
            d->workgroup_bytes_max >= GPU_GEMM_HALF_BYTES;
 }
 

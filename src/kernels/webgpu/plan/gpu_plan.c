@@ -118,9 +118,10 @@ static tern_status check_limits(const tern_plan *p, size_t first, size_t limit, 
 // results of products.
 static bool is_shared(const gpu_dispatch *d) {
     gpu_kernel k = d->what.kernel;
-    return k == GPU_GEMM || k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_GEMM_GROUPS ||
-           k == GPU_WIDE_GEMM || k == GPU_WIDE_GEMM_MATRIX || k == GPU_GEMM_HALF ||
-           k == GPU_WIDE_GEMM_HALF || k == GPU_SCALE_ADD || k == GPU_GLU;
+    bool by_units = k == GPU_GEMM_MATRIX || k == GPU_GEMM_NARROW || k == GPU_GEMM_GROUPS ||
+                    k == GPU_WIDE_GEMM_MATRIX || k == GPU_GEMM_HALF || k == GPU_WIDE_GEMM_HALF;
+    return k == GPU_GEMM || k == GPU_WIDE_GEMM || k == GPU_SCALE_ADD || k == GPU_GLU ||
+           (GPU_MAY_HAVE_MATRIX && by_units);
 }
 
 // Steps use the fused dispatches if there are any: a token's result must not depend on how many

@@ -12,8 +12,8 @@
 
 static gpu_kind kind_of(const tern_instance *in, const tern_chunk *c) {
     if (c->n_tokens <= GPU_FEW && !c->has_ends) return GPU_STEPS;
-    bool halves = in->plan->device->products == TERN_MATMUL_HALF;
-    return halves && c->n_tokens > GPU_HALF_FROM ? GPU_LONG_PROMPTS : GPU_SHORT_PROMPTS;
+    bool is_long = gpu_takes_halves(in->plan->device) && c->n_tokens > GPU_HALF_FROM;
+    return is_long ? GPU_LONG_PROMPTS : GPU_SHORT_PROMPTS;
 }
 
 // The wanted row i of a batch.
@@ -54,7 +54,7 @@ tern_status gpu_order_fill(tern_instance *in, const tern_batch *b, tern_error *e
         if (wanted(b, i) <= wanted(b, i - 1))
             return tern_fail(err, TERN_ERR_ARGUMENT, "the wanted rows of a batch must ascend");
     o->n_chunks = o->n_outputs = o->id = 0;
-    add_chunks(in, b, GPU_LONG_PROMPTS);
+    if (gpu_takes_halves(in->plan->device)) add_chunks(in, b, GPU_LONG_PROMPTS);
     add_chunks(in, b, GPU_SHORT_PROMPTS);
     o->n_prompts = o->n_chunks;
     o->n_prompt_outputs = o->n_outputs;
