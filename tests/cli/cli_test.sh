@@ -7,7 +7,7 @@ tern=$1 model=$2
 
 # Help and usage.
 ends 0 "$tern" --version
-has '^tern [0-9]*\.[0-9]*\.[0-9]*$'
+has '^tern [0-9]*\.[0-9]*\.[0-9]* (ABI [0-9]*)$'
 ends 0 "$tern" help
 for command in run chat inspect graph compute embed classify transcribe speak tokenize detokenize logits convert imatrix datagen \
     ternarize mine bench ask 'memory add' 'memory recall' 'memory list' 'memory import' 'data tokenizer' \
