@@ -294,6 +294,9 @@ static tern_status check_desc(const tern_model_desc *desc, tern_error *err) {
     TERN_NEED_ARRAY(desc->mmproj_bytes.bytes, desc->mmproj_bytes.n_bytes);
     TERN_NEED_ENUM(desc->pooling, TERN_POOLING_FIRST);
     TERN_NEED_ENUM(desc->ternary, TERN_TERNARY_1_6BIT);
+#if !defined(TERN_NO_MATRIX) // browsers leave it zero
+    TERN_NEED_ENUM(desc->matmul_precision, TERN_MATMUL_HALF);
+#endif
     TERN_NEED_ENUM(desc->head, TERN_HEAD_Q4_0);
     TERN_NEED_ENUM(desc->thinking, TERN_THINKING_OFF);
     if (desc->n_threads < 0)

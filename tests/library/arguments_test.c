@@ -85,12 +85,12 @@ TEST(arguments_that_make_no_sense_are_refused) {
     CHECK(ids.n == 0 && !other);
 
     const char *path = test_tmp("arguments.gguf");
-    const tern_model_desc wrong[] = {{.ternary = (tern_ternary_layout)9},
-                                     {.head = (tern_head_mode)9},
-                                     {.thinking = (tern_thinking)-1},
-                                     {.pooling = (tern_pooling)9},
-                                     {.n_threads = -1}};
-    static const char *const names[] = {"ternary", "head", "thinking", "pooling", "threads"};
+    const tern_model_desc wrong[] = {
+        {.ternary = (tern_ternary_layout)9}, {.matmul_precision = (tern_matmul_precision)9},
+        {.head = (tern_head_mode)9},         {.thinking = (tern_thinking)-1},
+        {.pooling = (tern_pooling)9},        {.n_threads = -1}};
+    static const char *const names[] = {"ternary",  "matmul_precision", "head",
+                                        "thinking", "pooling",          "threads"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         REFUSED(names[i], tern_model_open(&none, path, &wrong[i], &err));
     const tern_lora lora = {.path = path, .scale = NAN};

@@ -3,8 +3,7 @@
 #
 #     tools/dist/check_program.sh TERN PROGRAM KIND        KIND: x86_64-gnu, x86_64-musl
 #
-# Seen to fail: with a program that is linked dynamically, or for this machine's glibc; with TERN itself in
-# place of PROGRAM; with a WebGPU library that is looked for; with a program that was built without OpenSSL.
+# Seen to fail: with TERN itself, which is linked dynamically, for this machine's glibc, in place of PROGRAM.
 set -u
 tern=$1 program=$2 kind=$3
 dir=$(mktemp -d)
@@ -44,7 +43,6 @@ esac
 [ "$(printf '%s\n' "$device" | wc -l)" = 1 ] || wrong "of the device it says: $device"
 
 # Every part is in it.
-
 "$program" serve no-model 2>&1 | grep -q "built without" && wrong "no server"
 "$program" pull hf:a/b --endpoint http://127.0.0.1:9 --models-dir "$dir" 2>&1 | grep -q "built without" && wrong "no downloads"
 

@@ -135,9 +135,8 @@ typedef struct string_list {
 typedef struct model_args {
     string_list loras;
     const char *path, *folder, *device, *template_file, *cpu_features, *mmproj;
-    int n_threads, n_batch, ternary, head, thinking, pooling;
+    int n_threads, n_batch, ternary, matmul_precision, head, thinking, pooling;
     bool verbose, vocab_only, precise;
-    int matmul_precision;
     bool finds_gpu; // the device is "auto" by default
 } model_args;
 // The requested device: the option's, else TERN_DEVICE, else the command's default; NULL: the

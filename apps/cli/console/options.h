@@ -48,7 +48,7 @@
     {0, "precise", OPTION_FLAG, &(m).precise, NULL,                                                \
      "float activations where weights have a scale for each group"},                               \
     {0, "matmul-precision", OPTION_CHOICE, &(m).matmul_precision, "exact|half",                    \
-     "a GPU's prompts with such weights; half: 1.3 to 1.9 times as fast"},                     \
+     "a GPU's prompts with such weights; half: 1.3 to 1.9 times as fast"},                         \
     {0, "head", OPTION_CHOICE, &(m).head, "auto|file|exact|q8_0|q6_k|q4_0",                        \
      "the output head; the last three change the logits"},                                         \
     LORA_OPTION((m).loras),                                                                        \

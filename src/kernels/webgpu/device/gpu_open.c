@@ -247,17 +247,19 @@ static void close_opening(tern_device *d) {
     d->opening = NULL;
 }
 
+static void try_modules(tern_device *d, const gpu_kernel *kernels, size_t n, bool *has) {
+    for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < n; i++) gpu_try_module(d, kernels[i], has);
+}
+
 // The language of matrix units is experimental: with a library whose dialect differs from that of
 // the kernels, they are not used.
 static void finish(tern_device *d) {
     static const gpu_kernel kernels[] = {GPU_GEMM_MATRIX, GPU_GEMM_NARROW, GPU_GEMM_GROUPS,
                                          GPU_WIDE_GEMM_MATRIX, GPU_HEAD_SCREEN_MATRIX};
-    for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < sizeof kernels / sizeof *kernels; i++)
-        gpu_try_module(d, kernels[i], &d->matrix);
     static const gpu_kernel of_halves[] = {GPU_TRAIN_GEMM_MATRIX, GPU_ATTENTION_MATRIX,
                                            GPU_WIDE_GEMM_HALF, GPU_GEMM_HALF};
-    for (size_t i = 0; GPU_MAY_HAVE_MATRIX && i < sizeof of_halves / sizeof *of_halves; i++)
-        gpu_try_module(d, of_halves[i], &d->matrix_half);
+    try_modules(d, kernels, sizeof kernels / sizeof *kernels, &d->matrix);
+    try_modules(d, of_halves, sizeof of_halves / sizeof *of_halves, &d->matrix_half);
     // Without instructions for them, products of bytes take longer than those of floats.
     if (gpu_has_matrix(d) || (d->packed_dot && !d->software))
         d->screen_bytes_min = GPU_SCREEN_BYTES;

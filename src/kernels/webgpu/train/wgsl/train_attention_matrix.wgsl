@@ -5,8 +5,7 @@
 // The units' sums cannot be rescaled row by row. So a row keeps its reference, the score whose
 // weight is 1, until one weighs more than 2^LEEWAY; then all sums go through workgroup memory and
 // are scaled there. Scores are logarithms to base 2. The units also add up the weights, as products
-// with ones.
-// Grid: (T / 128, heads).
+// with ones. Grid: (T / 128, heads).
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> k: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> v: array<vec4<f32>>;

@@ -96,8 +96,8 @@ fn show(at: u32, row: u32, s: Sums) {
     subgroupMatrixStore<row_major>(&memory, at + row / 4u, s, EACH / 4u);
 }
 
-// Where the tile is whole the units write themselves. What is added to is added at the end, so that
-// sums have the same bits there.
+// Where the tile is whole and nothing is added to, the units write themselves. (Sums that began
+// with what is added to would have other bits than those of other tiles.)
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 fn put(t: Tile, token: u32, row: u32, s: Sums) {
     let to = t.y + (t.token0 + token) * t.y_cols + t.row0 + row;
