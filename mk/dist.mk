@@ -16,11 +16,16 @@ dist_archive = WEBGPU=$(if $(filter %-gnu,$(1)),$(abspath $(WEBGPU))) tools/dist
 .PHONY: dist static
 dist: $(DIST_KINDS:%=dist-%) ## archives for Linux in build/dist: a program for glibc 2.28, a static one; WEBGPU=DIR adds the library there
 static: dist-program-x86_64-musl ## a program that needs no other file, build/dist/x86_64-musl/build/tern
-define dist_rules
-.PHONY: dist-libraries-$(1) dist-program-$(1) dist-$(1) dist-test-$(1) dist-again-$(1)
+# Also of Windows, where mk/ports.mk makes the program.
+define dist_libraries
+.PHONY: dist-libraries-$(1)
 dist-libraries-$(1):
 	tools/dist/compiler.sh $(1) $(DIST)/$(1)
 	tools/dist/libraries.sh $(DIST)/$(1) $(DIST)/$(1)/bin/cc $(firstword $(subst -, ,$(1)))
+endef
+$(foreach k,$(DIST_KINDS) x86_64-windows,$(eval $(call dist_libraries,$(k))))
+define dist_rules
+.PHONY: dist-program-$(1) dist-$(1) dist-test-$(1) dist-again-$(1)
 dist-program-$(1): dist-libraries-$(1)
 	+$$(call dist_make,$(1)) $(BUILD)/dist/$(1)/build/tern
 dist-$(1): dist-libraries-$(1)

@@ -5,6 +5,7 @@
 #
 # x86_64-musl: Debian's musl-gcc. x86_64-gnu: zig's clang with the symbols of glibc 2.28, from npm; gcc compiles the
 # kernels, as it does everywhere: they need nothing new of glibc, and this clang crashes on AVX512-BF16.
+# x86_64-windows: Debian's mingw.
 set -eu
 kind=$1
 mkdir -p "$2/bin"
@@ -35,8 +36,13 @@ x86_64-gnu)
     compiler="$(cd "$home" && pwd)/zig cc -target x86_64-linux-gnu.2.28"
     kernels='case "$*" in *" -c src/kernels/cpu/"*) exec gcc "$@" ;; esac'
     ;;
+x86_64-windows)
+    command -v x86_64-w64-mingw32-gcc >/dev/null || "$(dirname "$0")/../install_deps.sh" gcc-mingw-w64-x86-64
+    compiler=x86_64-w64-mingw32-gcc
+    install -D -m 644 /usr/share/doc/mingw-w64-common/copyright "$dir/licences/mingw-w64.txt"
+    ;;
 *)
-    echo "$kind: neither x86_64-gnu nor x86_64-musl" >&2
+    echo "$kind: none of x86_64-gnu, x86_64-musl, x86_64-windows" >&2
     exit 2
     ;;
 esac
@@ -44,4 +50,4 @@ printf '#!/bin/sh\n%s\nexec %s "$@"\n' "$kernels" "$compiler" >"$dir/bin/cc.new"
 chmod +x "$dir/bin/cc.new"
 cmp -s "$dir/bin/cc.new" "$dir/bin/cc" || cp "$dir/bin/cc.new" "$dir/bin/cc"
 rm "$dir/bin/cc.new"
-[ "$kind" = x86_64-musl ] || "$dir/bin/cc" -O2 -fPIC -fvisibility=hidden -c "$(dirname "$0")/stat.c" -o "$dir/bin/stat.o"
+[ "$kind" != x86_64-gnu ] || "$dir/bin/cc" -O2 -fPIC -fvisibility=hidden -c "$(dirname "$0")/stat.c" -o "$dir/bin/stat.o"

@@ -51,18 +51,29 @@ unpack() { # PACKAGE VERSION: becomes the current folder
 
 # ---- How they are built --------------------------------------------------------------------------
 
-CFLAGS="-O2 -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -ffile-prefix-map=$to=."
+CFLAGS="-O2 -ffunction-sections -fdata-sections -ffile-prefix-map=$to=."
+host=$("$cc" -dumpmachine)
+case $host in
+*mingw*)
+    system=Windows rc=$host-windres
+    export AR="$host-ar" RANLIB="$host-ranlib" RC="$rc" NM="$host-nm" STRIP="$host-strip"
+    ;;
+*)
+    system=Linux rc= host=$arch-linux-gnu
+    CFLAGS="$CFLAGS -fPIC -fvisibility=hidden"
+    ;;
+esac
 export CC="$cc" CFLAGS CPPFLAGS="-I$to/include" LDFLAGS="-L$to/lib" PKG_CONFIG_LIBDIR="$to/lib/pkgconfig" PKG_CONFIG_PATH=
 configured() { # OPTION...: by ./configure, which is not made again where a patch was newer
     find . -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
-    ./configure --host="$arch-linux-gnu" --build="$(gcc -dumpmachine)" --prefix="$to" --libdir="$to/lib" \
+    ./configure --host="$host" --build="$(gcc -dumpmachine)" --prefix="$to" --libdir="$to/lib" \
         --disable-shared --enable-static "$@"
 }
 made() {
     make -j"$jobs" "$@"
 }
 by_cmake() { # OPTION...
-    cmake -S . -B made -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$arch" -DCMAKE_BUILD_TYPE=None \
+    cmake -S . -B made -DCMAKE_SYSTEM_NAME="$system" ${rc:+-DCMAKE_RC_COMPILER="$rc" -DCMAKE_AR="$(command -v "$AR")" -DCMAKE_RANLIB="$(command -v "$RANLIB")"} -DCMAKE_SYSTEM_PROCESSOR="$arch" -DCMAKE_BUILD_TYPE=None \
         -DCMAKE_INSTALL_PREFIX="$to" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_FIND_ROOT_PATH="$to" -DCMAKE_PREFIX_PATH="$to" \
         -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
         -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
@@ -98,7 +109,10 @@ build_sqlite3() {
     pc sqlite3 -lsqlite3 '-lm -pthread'
 }
 build_openssl() {
-    perl ./Configure "linux-$arch" --prefix="$to" --libdir=lib --openssldir=/etc/ssl no-shared no-tests no-engine no-async \
+    # Where Windows lets every user write nothing may be read as a configuration.
+    target="linux-$arch" ssl=/etc/ssl
+    [ $system = Linux ] || { target=mingw64 ssl='C:/Program Files/Common Files/SSL'; set -- no-autoload-config; }
+    perl ./Configure "$target" "$@" --prefix="$to" --libdir=lib --openssldir="$ssl" no-shared no-tests no-engine no-async \
         no-dso no-legacy no-afalgeng no-comp no-ssl3 no-idea no-mdc2 no-rc4 no-rc5 no-camellia no-seed no-aria no-sm2 no-sm3 no-sm4 \
         no-whirlpool no-gost no-srp no-ts no-cms no-ct no-ui-console "$CFLAGS"
     made build_libs
@@ -109,10 +123,13 @@ build_libevent() {
         -DEVENT__DISABLE_REGRESS=ON
 }
 build_curl() {
-    by_cmake -DBUILD_CURL_EXE=OFF -DHTTP_ONLY=ON -DCURL_USE_OPENSSL=ON -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF -DUSE_NGHTTP2=OFF \
+    tls='-DCURL_USE_OPENSSL=ON'
+    private='-lssl -lcrypto -lz'
+    [ $system = Linux ] || { tls='-DCURL_USE_SCHANNEL=ON'; private='-lz -lws2_32 -lcrypt32 -lbcrypt -ladvapi32'; }
+    by_cmake -DBUILD_CURL_EXE=OFF -DHTTP_ONLY=ON $tls -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF -DUSE_NGHTTP2=OFF \
         -DCURL_ZSTD=OFF -DCURL_BROTLI=OFF -DCURL_USE_LIBPSL=OFF -DCURL_CA_BUNDLE=none -DCURL_CA_PATH=none \
         -DCURL_CA_FALLBACK=ON -DENABLE_MANUAL=OFF -DCURL_DISABLE_NTLM=ON -DENABLE_THREADED_RESOLVER=ON
-    sed -i -e 's/^Libs:.*/Libs: -L${libdir} -lcurl/' -e 's/^Libs.private:.*/Libs.private: -lssl -lcrypto -lz/' "$to/lib/pkgconfig/libcurl.pc"
+    sed -i -e 's/^Libs:.*/Libs: -L${libdir} -lcurl/' -e "s/^Libs.private:.*/Libs.private: $private/" "$to/lib/pkgconfig/libcurl.pc"
 }
 build_libjpegturbo() { by_cmake -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DCMAKE_INSTALL_LIBDIR="$to/lib"; }
 build_libpng16() { by_cmake -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF; }
@@ -138,6 +155,9 @@ pc() { # MODULE LIBS [PRIVATE LIBS]
 
 mkdir -p "$to/lib" "$to/include"
 grep -v '^#' "$here/libraries.list" | while read -r sha256 package version; do
+    case $system/$package in
+    Windows/ncurses | Windows/libedit) continue ;; # its console edits lines by other calls
+    esac
     mark="$to/work/$package-$version.done"
     [ ! -f "$mark" ] || continue
     download "$sha256" "$package" "$version"
