@@ -57,7 +57,15 @@ LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(N
 TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/library/media/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/library/media/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c tests/*.c tests/*/*.c tests/*/*/*.c))) \
             tests/support/harness.c tests/support/blobs.c tests/support/tiny_model.c tests/support/real_shapes.c tests/support/closeness.c tests/support/oracle_folders.c tests/library/models/goldens.c tests/library/models/families_fixture.c tests/library/convert/keyed_model.c tests/library/group/group_fixture.c tests/library/webgpu/gpu_fixture.c tests/library/media/image_tokens_fixture.c tests/support/grammar_data.c tests/wasm/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
-CLI_SRC  := $(wildcard apps/cli/*.c apps/cli/*/*.c) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
+EDIT_CALLER  := apps/cli/console/line$(if $(WINDOWS),_windows).c
+CLI_SRC  := $(filter-out $(filter-out $(EDIT_CALLER),apps/cli/console/line.c apps/cli/console/line_windows.c),$(wildcard apps/system/*.c apps/cli/*.c apps/cli/*/*.c)) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
+
+# To come on Windows: what waits at descriptors, starts programs and walks in folders.
+ifneq ($(WINDOWS),)
+CLI_SRC := $(filter-out apps/cli/serve/cmd_% apps/cli/answer/cmd_agent.c apps/cli/answer/agent_screen.c apps/agent/% apps/serve/%,$(CLI_SRC))
+else
+CLI_SRC := $(filter-out apps/cli/serve/left_out.c,$(CLI_SRC))
+endif
 
 LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,images,$(IMAGE_LIBS))
 TEST_OBJ := $(call obj,$(TEST_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS))
@@ -65,7 +73,6 @@ CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call laz
             $(call lazy_obj,edit,$(EDIT_LIBS))
 SOUND_CALLER := src/media/sound_file.c
 HUB_CALLERS  := apps/hub/hub_fetch.c apps/load/load.c apps/agent/mcp/mcp_http.c
-EDIT_CALLER  := apps/cli/console/line.c
 $(call obj,$(SOUND_CALLER) $(IMAGE_SRC) $(HUB_CALLERS) $(SERVE_LOOP) $(EDIT_CALLER) tests/library/media/sound_test.c tests/library/media/image_test.c): ALL_CFLAGS += $(if $(LAZY),-DTERN_LAZY=1)
 $(call obj,apps/cli/serve/cmd_serve.c): ALL_CFLAGS += $(if $(SERVE_NEEDS),-DTERN_SERVE=1)
 $(call obj,$(HUB_CALLERS)): ALL_CFLAGS += $(if $(HUB_NEEDS),-DTERN_CURL=1 $(call cflags_of,pull))
@@ -73,7 +80,7 @@ $(call obj,$(HUB_CALLERS)): ALL_CFLAGS += $(if $(HUB_NEEDS),-DTERN_CURL=1 $(call
 PUBLIC := $(wildcard include/*.h)
 
 .PHONY: all run clean help deps
-all: deps $(BUILD)/tern $(BUILD)/libtern.a $(BUILD)/libtern.so ## build/tern and the libraries
+all: deps $(BUILD)/tern$(EXE) $(BUILD)/libtern.a $(BUILD)/$(SHARED) ## build/tern and the libraries
 	@$(if $(PARTS_OUT),$(say_parts),$(if $(filter-out all,$(MAKECMDGOALS)),:,echo "  $(BUILD)/tern has all its parts"))
 run: all ## begin a story with the model that the repository carries
 	$(BUILD)/tern run -m models/stories.gguf -p "Once upon a time" -n 200 --temp 0.7 --seed 3
@@ -92,9 +99,9 @@ $(BUILD)/libtern.a: $(LIB_OBJ) FORCE
 OBJCOPY ?= objcopy
 $(BUILD)/public/libtern.a: $(LIB_OBJ) FORCE
 	$(call again,ar,$(LD) -r -o $(@D)/tern.o $(made_of) && $(OBJCOPY) --localize-hidden $(@D)/tern.o && $(AR) rcs $@ $(@D)/tern.o)
-$(BUILD)/libtern.so: $(LIB_OBJ) mk/libtern.map FORCE
+$(BUILD)/$(SHARED): $(LIB_OBJ) $(if $(WINDOWS),$(BUILD)/gen/tern.def,mk/libtern.map) FORCE
 	$(call again,link,$(CC_SHARED) -o $@ $(made_of) $(LIBS))
-$(BUILD)/tern: $(CLI_OBJ) $(BUILD)/libtern.a FORCE
+$(BUILD)/tern$(EXE): $(CLI_OBJ) $(BUILD)/libtern.a FORCE
 	$(call again,link,$(CC_LINK) $(PIE) $(HARDEN_LINK) -o $@ $(made_of) $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS))
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.

@@ -18,7 +18,9 @@ endif
 .PHONY: FORCE
 FORCE:
 
-MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
+TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
+MACHINE := $(firstword $(subst -, ,$(TARGET)))
+WINDOWS := $(if $(findstring mingw,$(TARGET)),1)
 
 # -ffp-contract=off: a multiply and an add are fused only where the code says so (fma), so that
 # every instruction set gives the same bits.
@@ -27,15 +29,28 @@ WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 # Neither files nor this code are trusted: array overflows end the process, addresses are random,
 # tables of functions read-only. HARDEN= builds without.
 HARDEN   ?= -fstack-protector-strong $(if $(findstring sanitize,$(EXTRA_CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+ifeq ($(WINDOWS),)
 HARDEN_LINK ?= -Wl,-z,relro,-z,now
 PIE      ?= -pie
-ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
-              -fno-math-errno -fvisibility=hidden -fPIC -pthread -Iinclude -Isrc -I. -I$(BUILD)/gen \
-              $(CPPFLAGS) $(EXTRA_CFLAGS)
-CC_LINK   = $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+PLATFORM := -fvisibility=hidden -fPIC -pthread
+SHARED   := libtern.so
 CC_SHARED = $(CC_LINK) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.$(ABI) -Wl,--version-script=mk/libtern.map
-LIBS     := -lpcre2-8 -lutf8proc
 EDIT_LIBS ?= -ledit
+else
+# mk/ports.mk. Stacks as large as on Linux; addresses are random there without being asked for.
+# -Wno-format: mingw judges formats by the old printf, and links the standard one.
+HARDEN_LINK ?= -static
+LDFLAGS  += -Wl,--stack,8388608
+PLATFORM := -Wno-format -D_WIN32_WINNT=0x0A00 -D_POSIX_THREAD_SAFE_FUNCTIONS=200112L -include src/base/os/os_windows.h \
+            -DPCRE2_STATIC -DUTF8PROC_STATIC
+SHARED   := tern.dll
+EXE      := .exe
+CC_SHARED = $(CC_LINK) -shared $(HARDEN_LINK) -Wl,--out-implib,$(BUILD)/libtern.dll.a $(BUILD)/gen/tern.def
+endif
+ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
+              -fno-math-errno $(PLATFORM) -Iinclude -Isrc -I. -I$(BUILD)/gen $(CPPFLAGS) $(EXTRA_CFLAGS)
+CC_LINK   = $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+LIBS     := -lpcre2-8 -lutf8proc
 PKG_CONFIG ?= pkg-config
 
 # Parts that tern can be built without. It then says so where one is asked for (src/store/store_none.c,
@@ -56,9 +71,9 @@ endef
 $(foreach p,$(PARTS),$(eval $(call part_rule,$(p))))
 # Libraries of which only some commands know are loaded by them (src/base/os/lazy.h), not at every start.
 # LAZY= links them, and so does a static program.
-LAZY ?= $(if $(or $(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
+LAZY ?= $(if $(or $(WINDOWS),$(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
 LAZY := $(LAZY)
-CLI_LIBS := $(if $(LAZY),,$(EDIT_LIBS))
+CLI_LIBS := $(if $(LAZY)$(WINDOWS),,$(EDIT_LIBS))
 # The stubs of a group of libraries, where it is built in: $(1): name, $(2): the libraries
 lazy_obj = $(if $(and $(LAZY),$(2)),$(BUILD)/obj/lazy_$(1).o)
 
@@ -99,14 +114,17 @@ endif
 # What no function of apps/web asks for: its modules have X_none.c in place of X.c.
 NOT_ASKED := src/kernels/webgpu/run/gpu_drafts.c src/media/voice_net.c src/session/generate/device_drafts.c
 
-LIBS += -lm -ldl -pthread # last: static libraries before them need them
+LIBS += -lm $(if $(WINDOWS),-lwinpthread,-ldl -pthread) # last: static libraries before them need them
 
 # Only files with an instruction set in their name are compiled for it, and only for their machine.
 ISA_x86_64  := avx2 avxvnni avx512 avx512bf16 amx amxbf16
 ISA_aarch64 := neon dotprod i8mm
-FLAGS_avx2    := -mavx2 -mfma -mf16c
+# gcc aligns stacks to 16 bytes at most on Windows, and puts wider vectors there all the same.
+STACKED_WINDOWS := -Wa,-muse-unaligned-vector-move
+STACKED       := $(if $(WINDOWS),$(STACKED_WINDOWS))
+FLAGS_avx2    := -mavx2 -mfma -mf16c $(STACKED)
 FLAGS_avxvnni := $(FLAGS_avx2) -mavxvnni
-FLAGS_avx512  := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
+FLAGS_avx512  := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi
 FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16
 FLAGS_amx     := $(FLAGS_avx512) -mamx-tile -mamx-int8
 FLAGS_amxbf16 := $(FLAGS_avx512bf16) -mamx-tile -mamx-bf16

@@ -1,6 +1,6 @@
-# Other systems, by cross compilers: all of src must compile, and the tests of what a system gives
-# (src/base/os/os_test.c) run where something here can run them. Nothing is linked or shipped.
-# Debian's packages: gcc-mingw-w64-x86-64 and wine64; clang-19, wasi-libc and nodejs.
+# Other systems, by cross compilers. WebAssembly: all of src must compile, and the tests of what a system
+# gives (src/base/os/os_test.c) run. Debian's packages: clang-19, wasi-libc and nodejs; for Windows
+# gcc-mingw-w64-x86-64 and wine64.
 OTHER_SRC  = $(filter-out $(TEST_PATTERN) $(call isa_files,$(ALL_ISAS)) $(STORE_SRC) $(IMAGE_SRC) src/media/sound_file.c,$(LIB_SRC)) \
              $(if $(filter memory,$(PARTS_IN)),src/store/store_none.c) $(if $(filter images,$(PARTS_IN)),src/media/image_none.c) \
              $(if $(filter sounds,$(PARTS_IN)),src/media/sound_none.c)
@@ -13,8 +13,7 @@ OTHER_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O2 $(WARNINGS) -ff
 $(BUILD)/other/include/pcre2.h: | deps
 	@mkdir -p $(@D)
 	cp /usr/include/pcre2.h /usr/include/utf8proc.h $(@D)
-$(BUILD)/windows/obj/src/kernels/webgpu/device/gpu_shaders.o $(BUILD)/wasm/obj/src/kernels/webgpu/device/gpu_shaders.o: \
-    $(BUILD)/gen/webgpu_wgsl.inc
+$(BUILD)/wasm/obj/src/kernels/webgpu/device/gpu_shaders.o: $(BUILD)/gen/webgpu_wgsl.inc
 
 # ---- Static programs ----------------------------------------------------------------------------
 
@@ -27,24 +26,22 @@ static-test: $(BUILD)/os_test_static
 
 # ---- Windows ------------------------------------------------------------------------------------
 
-WINDOWS_CC ?= x86_64-w64-mingw32-gcc
-WINE       ?= $(firstword $(shell command -v wine64 wine) $(wildcard /usr/lib/wine/wine64) wine)
-# -Wno-format: mingw judges formats by the old printf, and links the standard one.
-WINDOWS_CFLAGS = $(OTHER_CFLAGS) -Wno-format -D_WIN32_WINNT=0x0A00 -include src/base/os/os_windows.h \
-                 -I$(BUILD)/other/include
-WINDOWS_ISAS = $(ISA_x86_64)
-$(foreach i,$(WINDOWS_ISAS),$(eval $(BUILD)/windows/obj/%_$(i).o: WINDOWS_CFLAGS += $(FLAGS_$(i))))
-windows_obj = $(patsubst %.c,$(BUILD)/windows/obj/%.o,$(1))
-$(BUILD)/windows/obj/%.o: %.c $(BUILD)/other/include/pcre2.h
+# A program and a DLL of this Makefile by another compiler, with libraries as those of `make dist`.
+WINDOWS_KIND := x86_64-windows
+WINDOWS_OPT  ?= -O3
+WINDOWS_MAKE  = $(call dist_make,$(WINDOWS_KIND),$(BUILD)/windows) OPT="$(WINDOWS_OPT)" AR=x86_64-w64-mingw32-ar
+WINE ?= $(firstword $(shell command -v wine64 wine) $(wildcard /usr/lib/wine/wine64) wine)
+.PHONY: windows
+windows: dist-libraries-$(WINDOWS_KIND) ## tern.exe and tern.dll for Windows, in build/windows
+	+$(WINDOWS_MAKE) all
+ifneq ($(WINDOWS),)
+# What the DLL offers: PE has no visibility.
+$(BUILD)/gen/tern.def: $(PUBLIC)
 	@mkdir -p $(@D)
-	@echo "  cc    $< (Windows)"
-	$(Q)$(WINDOWS_CC) $(WINDOWS_CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/windows/os_test.exe: $(call windows_obj,$(OTHER_TEST))
-	$(Q)$(WINDOWS_CC) -static -o $@ $^
-.PHONY: check-windows
-check-windows: $(call windows_obj,$(OTHER_SRC) $(call isa_files,$(WINDOWS_ISAS))) $(BUILD)/windows/os_test.exe ## compile the library with mingw, run the tests of what a system gives with wine
-	cd $(BUILD)/windows && rm -rf test-files && WINEDEBUG=-all \
-	    WINEPREFIX=$(abspath $(BUILD)/windows/wine) $(WINE) ./os_test.exe
+	@echo "  write $@"
+	$(Q)cat $^ | $(CC) -fpreprocessed -E -P -xc - | tr '\n' ' ' | grep -o 'TERN_API [^(]*(' | \
+	    sed 's/.*[ *]\(tern_[a-z0-9_]*\)($$/    \1/' | sort -u | sed '1i EXPORTS' >$@
+endif
 
 # ---- WebAssembly --------------------------------------------------------------------------------
 

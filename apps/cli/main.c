@@ -1,9 +1,9 @@
 // tern: the commands, and their help.
 #include "apps/cli/console/cli.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "apps/system/system.h"
 
 const command cli_commands[] = {
     {"run", "MODEL [TEXT] [options]", "complete a text; without one: talk", cmd_run, NULL},
@@ -151,7 +151,7 @@ static int help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); // a write over the file size limit then fails, as on a full disk
+    system_begin();
     if (argc < 2) return print_commands(stderr);
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
@@ -79,10 +78,8 @@ static uint64_t bytes_of_models(const char *folder) {
 // has.
 static tern_status find_room(hub_blob *b, const char *folder, const char *blobs,
                              const hub_blob_desc *d, tern_error *err) {
-    struct statvfs fs;
     const uint64_t have = sweep(blobs) + (d->bytes_max ? bytes_of_models(folder) : 0);
-    uint64_t room = UINT64_MAX;
-    if (statvfs(blobs, &fs) == 0) room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    const uint64_t room = tern_disk_room(blobs);
     b->n_max = room;
     if (d->bytes_max) {
         const uint64_t left = d->bytes_max > have ? d->bytes_max - have : 0;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include "apps/hub/hub_private.h"
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -360,7 +359,6 @@ static tern_status one_file(pull *p, const hub_file *f, tern_error *err) {
 // Checks the free space before the download and not after hours. Parts that already exist are
 // subtracted.
 static tern_status check_room(pull *p, tern_error *err) {
-    struct statvfs fs;
     uint64_t need = 0, have = 0;
     for (size_t i = 0; i < p->plan.n; i++) {
         const hub_file *f = p->file = &p->plan.files[i];
@@ -370,9 +368,8 @@ static tern_status check_room(pull *p, tern_error *err) {
         tern_free(part);
         tern_free(path);
     }
-    if (statvfs(p->folder, &fs) != 0 || need <= have) return TERN_OK;
-    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (room >= need - have) return TERN_OK;
+    const uint64_t room = tern_disk_room(p->folder);
+    if (need <= have || room >= need - have) return TERN_OK;
     return tern_fail(err, TERN_ERR_IO,
                      "%s: %.1f GB are missing here, and the disk has room for %.1f", p->folder,
                      (double)(need - have) * 1e-9, (double)room * 1e-9);

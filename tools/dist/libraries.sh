@@ -1,17 +1,19 @@
 #!/bin/sh
 # The libraries of libraries.list as archives for one C compiler, from Debian's source packages.
 #
-#     tools/dist/libraries.sh DIR CC ARCH        e.g. build/dist/x86_64-musl /path/to/cc x86_64
+#     tools/dist/libraries.sh DIR CC ARCH [PACKAGE...]      e.g. build/dist/x86_64-musl /path/to/cc x86_64
 #
 # DIR/lib, DIR/include and DIR/lib/pkgconfig get what is built, DIR/licences one file for each; what is there
-# already is left. Sources are downloaded by apt-get into DIR/../sources, and checked. A version that Debian
+# already is left. Without a PACKAGE, all of them. Sources are downloaded by apt-get into DIR/../sources, and checked. A version that Debian
 # no longer has comes from MIRROR=http://snapshot.debian.org/archive/debian/20260901T000000Z.
 # Needs Debian's build-essential, dpkg-dev, cmake, perl, tcl and ncurses-bin.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1/../sources/apt/lists/partial" "$1/work" "$1/licences"
 to=$(cd "$1" && pwd) cc=$2 arch=$3
-sources=$(cd "$1/../sources" && pwd)
+shift 3
+wanted=" $* "
+sources=$(cd "$to/../sources" && pwd)
 jobs=${JOBS:-$(nproc)}
 mirror=${MIRROR:-http://deb.debian.org/debian}
 for tool in cmake perl tclsh tic dpkg-source make; do
@@ -158,6 +160,7 @@ grep -v '^#' "$here/libraries.list" | while read -r sha256 package version; do
     case $system/$package in
     Windows/ncurses | Windows/libedit) continue ;; # its console edits lines by other calls
     esac
+    case $wanted in "  " | *" $package "*) ;; *) continue ;; esac
     mark="$to/work/$package-$version.done"
     [ ! -f "$mark" ] || continue
     download "$sha256" "$package" "$version"

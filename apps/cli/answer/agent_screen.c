@@ -3,10 +3,7 @@
 #include "agent_screen.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 #include <utf8proc.h>
 #include "base/utf8.h"
@@ -19,8 +16,7 @@
 // ---- Lines --------------------------------------------------------------------------------------
 
 static int window_columns(FILE *f) {
-    struct winsize size;
-    int known = isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    const int known = terminal_columns(fileno(f));
     return known >= LEAST_WIDTH ? known - 1 : 0; // some terminals break after the last column
 }
 
@@ -142,22 +138,12 @@ void screen_line(const char *own, const char *bytes, size_t n, const char *after
 
 // ---- Questions ----------------------------------------------------------------------------------
 
-// Input typed before a question does not answer it: it is discarded. Returns whether there was any:
-// then perhaps a program is typing, unattended.
-static bool forget_typed(void) {
-    struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
-    bool any = poll(&typed, 1, 0) > 0;
-    tcflush(STDIN_FILENO, TCIFLUSH);
-    return any;
-}
-
 // Waits until input can be read, or for so long (0: without a limit). In short steps: a signal
 // before a wait does not end it.
 static bool wait_for_input(double seconds) {
-    struct pollfd typed = {.fd = STDIN_FILENO, .events = POLLIN};
     double end = seconds_now() + seconds;
     while (!was_cancelled() && (seconds <= 0 || seconds_now() < end))
-        if (poll(&typed, 1, 100) > 0) return true;
+        if (terminal_wait(0.1)) return true;
     return false;
 }
 
@@ -178,7 +164,8 @@ static bool read_line(double seconds, text *line) {
 }
 
 bool screen_ask(const char *bytes, size_t n, const char *own, text *line) {
-    bool early = forget_typed();
+    // Input typed before a question does not answer it; perhaps a program is typing, unattended.
+    bool early = terminal_forget();
     if (early)
         fprintf(stderr,
                 "note: what was typed before this question does not answer it; it waits %d "

@@ -138,12 +138,9 @@ static void set(chat *c, const char *rest) {
 
 // A file's name as it was typed: "~/" is the home folder.
 static void user_path(text *path, const char *typed) {
-    const char *home = getenv("HOME");
-    if (!strncmp(typed, "~/", 2) && home) {
-        text_puts(path, home);
-        typed++;
-    }
-    text_puts(path, typed);
+    char *at_home = strncmp(typed, "~/", 2) ? NULL : user_file(USER_HOME, typed + 1);
+    text_puts(path, at_home ? at_home : typed);
+    free(at_home);
 }
 
 typedef tern_status (*file_job)(const chat *c, const char *path, tern_error *err);

@@ -3,7 +3,6 @@
 #include "agent_screen.h"
 #include "apps/cli/memory/cli_memory.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -354,7 +353,7 @@ int cmd_agent(const command *self, int argc, char **argv) {
         return bad_usage("agent: --rerank is for a --memory");
     if (!text_given(&task, args.task, NULL)) return EXIT_FAILED;
     cancel_on_signals(NULL);
-    signal(SIGPIPE, SIG_IGN); // a program that ends before it has read its input
+    system_pipes_may_break(); // a program that ends before it has read its input
     args.memory.model.folder = args.model.folder;
     args.memory.model.device = args.model.device;
     args.memory.model.n_threads = args.model.n_threads;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "apps/system/system.h"
 #include "tern.h"
 
 // Rows of the tables below omit trailing fields that they do not need.
@@ -308,6 +309,9 @@ const struct tern_comm *cli_comm(void);
 bool ends_with(const char *name, const char *end);
 // A JSON string with its quotes.
 void put_json(FILE *f, const char *s, size_t n);
+void text_json(text *t, const char *s, size_t n);
+// A name in a folder of the user, which the caller frees; NULL: there is no such folder.
+char *user_file(user_folder which, const char *name);
 // ,"name":value with the number in a format such as "%.3f"; null for NaN and infinity, which JSON
 // does not have.
 void put_number(FILE *f, const char *name, const char *format, double value);

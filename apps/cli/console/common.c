@@ -130,28 +130,35 @@ static size_t character_at(const unsigned char *s, size_t n) {
 }
 
 // Bytes that are not text, such as a token's part of a character, become U+FFFD each.
-void put_json(FILE *f, const char *s, size_t n) {
-    putc('"', f);
+void text_json(text *t, const char *s, size_t n) {
+    char code[8];
+    text_puts(t, "\"");
     for (size_t i = 0, length; i < n; i += length) {
         unsigned char c = (unsigned char)s[i];
         length = character_at((const unsigned char *)s + i, n - i);
         if (!length) {
-            fputs("\xEF\xBF\xBD", f);
+            text_puts(t, "\xEF\xBF\xBD");
             length = 1;
-        } else if (length > 1)
-            fwrite(s + i, 1, length, f);
-        else if (c == '"' || c == '\\')
-            fprintf(f, "\\%c", c);
-        else if (c == '\n')
-            fputs("\\n", f);
-        else if (c == '\t')
-            fputs("\\t", f);
-        else if (c < 32 || c == 127)
-            fprintf(f, "\\u%04x", c);
-        else
-            putc(c, f);
+            continue;
+        }
+        if (c == '"' || c == '\\') text_puts(t, "\\");
+        if (c == '\n' || c == '\t') {
+            text_puts(t, c == '\n' ? "\\n" : "\\t");
+        } else if (c < 32 || c == 127) {
+            snprintf(code, sizeof code, "\\u%04x", c);
+            text_puts(t, code);
+        } else {
+            text_append(t, s + i, length);
+        }
     }
-    putc('"', f);
+    text_puts(t, "\"");
+}
+
+void put_json(FILE *f, const char *s, size_t n) {
+    text t = {0};
+    text_json(&t, s, n);
+    fwrite(t.ptr, 1, t.n, f);
+    free(t.ptr);
 }
 
 void put_number(FILE *f, const char *name, const char *format, double value) {

@@ -1,31 +1,27 @@
 // Finding a model by its name, and getting it from a hub if it is not here.
 #include "cli.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
 #include <unistd.h>
 #include "apps/hub/hub.h"
 
 // ---- Where models are --------------------------------------------------------------------------
 
-// A folder from the environment, joined with more; NULL: it is not set.
-static char *from_variable(const char *name, const char *more) {
-    const char *value = getenv(name);
+char *user_file(user_folder which, const char *name) {
+    const char *parts[2];
     text t = {0};
-    if (!value || !*value) return NULL;
-    text_puts(&t, value);
-    text_puts(&t, more);
+    if (!system_user_folder(which, parts)) return NULL;
+    for (int i = 0; i < 2; i++) text_puts(&t, parts[i]);
+    text_puts(&t, name);
     return t.ptr;
 }
 
 const char *models_folder(const char *given) {
     static char *found;
-    if (given) return given;
-    if (!found) found = from_variable("TERN_MODELS", "");
-    if (!found) found = from_variable("XDG_DATA_HOME", "/tern/models");
-    if (!found) found = from_variable("HOME", "/.local/share/tern/models");
+    const char *usual = getenv("TERN_MODELS");
+    if (given || (usual && *usual)) return given ? given : usual;
+    if (!found) found = user_file(USER_DATA, "/tern/models");
     return found ? found : "models";
 }
 
@@ -116,7 +112,7 @@ static void describe(const hub_offer *o, char *out, size_t size) {
 // Asks on the terminal, once; anything but a yes is a no, and earlier input is discarded.
 static bool says_yes(void) {
     char line[16] = "";
-    tcflush(STDIN_FILENO, TCIFLUSH);
+    terminal_forget();
     fprintf(stderr, "Download it? [y/N] ");
     fflush(stderr);
     if (!fgets(line, sizeof line, stdin)) fputc('\n', stderr);
@@ -163,16 +159,14 @@ static bool get_model(const char *folder, const char *name, const char *why) {
         fail("'%s': not downloaded", typed);
         return false;
     }
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction before[3];
-    for (int i = 0; i < 3; i++) sigaction(numbers[i], NULL, &before[i]);
+    const interrupt_fn before = system_on_interrupt(NULL, false);
     cancel_on_signals(PULL_LEFT);
     bool ok = pull_model(&desc, &own, &n_new) == EXIT_OK;
     if (ok && own) {
         put_plain(stderr, own);
         fprintf(stderr, " is in %s\n", folder);
     }
-    for (int i = 0; i < 3; i++) sigaction(numbers[i], &before[i], NULL); // of the command itself
+    system_on_interrupt(before, false); // the command's own
     free(own);
     return ok;
 }

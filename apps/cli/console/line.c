@@ -2,7 +2,6 @@
 // and not the program, whereas libedit would read on.
 #include "line.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
@@ -135,57 +134,20 @@ static char *get_prompt(EditLine *el) {
 
 // ---- History -----------------------------------------------------------------------------------
 
-static char *join(const char *folder, const char *name) {
-    size_t n = strlen(folder) + strlen(name) + 1;
-    char *path = must_alloc(NULL, n, 1);
-    snprintf(path, n, "%s%s", folder, name);
-    return path;
-}
-
 // $XDG_STATE_HOME/tern/history, else ~/.tern_history; none without a home.
 static void find_history(line_reader *r) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     if (state && *state == '/') {
-        char *folder = join(state, "/tern");
+        char *folder = line_join(state, "/tern");
         mkdir(folder, 0700);
-        r->history_path = join(folder, "/history");
+        r->history_path = line_join(folder, "/history");
         free(folder);
     } else if (home && *home == '/') {
-        r->history_path = join(home, "/.tern_history");
+        r->history_path = line_join(home, "/.tern_history");
     }
 }
 
 // ---- Completion --------------------------------------------------------------------------------
-
-void line_add_word(string_list *out, const char *word) {
-    out->items = must_alloc(out->items, out->n + 1, sizeof *out->items);
-    out->items[out->n++] = join(word, "");
-}
-
-void line_complete_path(const char *path, string_list *out) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const char *home = getenv("HOME");
-    char *shown = must_alloc(NULL, (size_t)(name - path) + 1, 1);
-    snprintf(shown, (size_t)(name - path) + 1, "%s", path);
-    bool is_home = !strncmp(shown, "~/", 2) && home;
-    char *folder = is_home ? join(home, shown + 1) : join(slash ? shown : "./", "");
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        struct stat st;
-        if (strncmp(e->d_name, name, strlen(name)) != 0) continue;
-        if (e->d_name[0] == '.' && !*name) continue; // hidden, unless requested
-        char *found = join(shown, e->d_name), *real = join(folder, e->d_name);
-        bool is_folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
-        char *word = join(found, is_folder ? "/" : "");
-        line_add_word(out, word);
-        free(word);
-        free(real);
-        free(found);
-    }
-    if (d) closedir(d);
-    free(folder);
-    free(shown);
-}
 
 static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

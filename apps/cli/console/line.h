@@ -17,6 +17,7 @@ line_reader *line_open(bool interactive, line_complete_fn complete, void *user);
 // Adds the files and folders whose names begin with `path`; a folder's name ends with a slash.
 void line_complete_path(const char *path, string_list *out);
 void line_add_word(string_list *out, const char *word); // a copy
+char *line_join(const char *front, const char *back);   // the caller frees it
 void line_close(line_reader *r);                        // saves the history
 // One line without its newline, valid until the next call; NULL if the user leaves (end of input,
 // Ctrl-D on an empty line, Ctrl-C twice on an empty line).

@@ -3,8 +3,8 @@
 
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
+#include "apps/system/system.h"
 
 // ---- Stopping -----------------------------------------------------------------------------------
 
@@ -12,27 +12,21 @@ static volatile sig_atomic_t cancelled, on_terminal;
 static tern_cancel stop;        // seen by the library between parts of a step
 static const char *left_behind; // what a stopped command leaves
 
-static void on_signal(int number) {
+static bool on_interrupt(void) {
     static const char said[] = "\r\033[Kstopping (once more: at once)\n";
-    (void)number;
     // Printed at once, however long the computation takes to end.
     if (!cancelled && on_terminal && write(STDERR_FILENO, said, sizeof said - 1) < 0)
         on_terminal = 0;
     cancelled = 1;
     tern_cancel_request(&stop);
+    return false;
 }
 
 void cancel_on_signals(const char *left) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    // No SA_RESTART: opening a pipe without a reader must return.
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    struct sigaction old;
     left_behind = left;
     if (left) tern_cancel_watch(&stop); // other commands have something to finish
     on_terminal = isatty(STDERR_FILENO);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) // keeps what nohup ignores
-        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &action, NULL);
+    system_on_interrupt(on_interrupt, false);
 }
 
 bool was_cancelled(void) { return cancelled != 0; }
@@ -76,7 +70,6 @@ bool show_progress(void *user, const char *phase, double fraction) {
     static char shown[32]; // the phase
     static double drawn;
     char bar[BAR_WIDTH + 1], left[48];
-    struct winsize size = {0};
     (void)user;
     if (cancelled || !isatty(STDERR_FILENO)) return !cancelled;
     const double now = seconds_now();
@@ -87,8 +80,8 @@ bool show_progress(void *user, const char *phase, double fraction) {
     drawn = now;
     snprintf(shown, sizeof shown, "%s", phase);
     int width = BAR_WIDTH, beside = (int)strlen(phase) + BESIDE_BAR;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col && size.ws_col < width + beside)
-        width = size.ws_col > beside ? size.ws_col - beside : 0;
+    const int columns = terminal_columns(STDERR_FILENO);
+    if (columns && columns < width + beside) width = columns > beside ? columns - beside : 0;
     for (int i = 0; i < width; i++) bar[i] = i < (int)(fraction * width) ? '#' : '.';
     bar[width] = 0;
     if (fraction >= 1)

@@ -6,9 +6,9 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <utf8proc.h>
+#include "apps/system/system.h"
 #include "base/plain.h"
 #include "cli.h"
 
@@ -42,8 +42,8 @@ struct renderer {
 };
 
 bool render_may_style(void) {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+    const char *no_color = getenv("NO_COLOR");
+    return terminal_has_styles(STDOUT_FILENO) && !(no_color && *no_color);
 }
 
 renderer *render_open(bool wrap, bool styled) {
@@ -272,9 +272,8 @@ static void put_text(renderer *r, const char *s, size_t n) {
 }
 
 bool render_text(renderer *r, const char *s, size_t n) {
-    struct winsize size;
     tern_strbuf shown = {0};
-    if (r->wrap) r->columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    if (r->wrap) r->columns = terminal_columns(STDOUT_FILENO);
     r->any |= n > 0;
     if (r->columns < 20) r->columns = 0; // too narrow for words, or not known
     tern_plain_put(&r->plain, s, n, &shown);

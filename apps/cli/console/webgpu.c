@@ -9,16 +9,11 @@ static bool is_set(const char *variable) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
-// NULL if there is no place for the cache: then nothing is cached. As the XDG base directory
-// specification demands, a relative path is ignored.
+// NULL if there is no place for the cache: then nothing is cached.
 static const char *state_folder(void) {
-    static text folder;
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool has_cache = cache && cache[0] == '/';
-    if (folder.n > 0 || (!has_cache && (!home || home[0] != '/'))) return folder.ptr;
-    text_puts(&folder, has_cache ? cache : home);
-    text_puts(&folder, has_cache ? "/tern" : "/.cache/tern");
-    return folder.ptr;
+    static char *folder;
+    if (!folder) folder = user_file(USER_CACHE, "/tern");
+    return folder;
 }
 
 const tern_webgpu_desc *cli_webgpu(void) {

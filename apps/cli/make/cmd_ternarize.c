@@ -13,22 +13,17 @@
 static volatile sig_atomic_t interrupted;
 static tern_cancel cancel;
 
-static void on_interrupt(int signal_number) {
+static bool on_interrupt(void) {
     static const char answer[] = "\ntern: stopping; the same command goes on from here\n";
     interrupted = 1;
     tern_cancel_request(&cancel);
     (void)!write(STDERR_FILENO, answer, sizeof answer - 1);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
-    (void)signal_number;
+    return false;
 }
 
 static void watch_signals(void) {
     tern_cancel_watch(&cancel);
-    signal(SIGINT, on_interrupt);
-    signal(SIGTERM, on_interrupt);
-    if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
+    system_on_interrupt(on_interrupt, true);
 }
 
 // ---- Reporting ----------------------------------------------------------------------------------

@@ -17,16 +17,13 @@ static bool speaks = true; // the first process of a group
 
 // A checkpoint may take its time, so the message does not wait for it. The second signal ends the
 // process.
-static void on_interrupt(int signal_number) {
+static bool on_interrupt(void) {
     static const char answer[] =
         "\ntern: stopping, writing a checkpoint; once more to stop at once\n";
     interrupted = 1;
     tern_cancel_request(&cancel);
     if (speaks) (void)!write(STDERR_FILENO, answer, sizeof answer - 1);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
-    (void)signal_number;
+    return false;
 }
 
 // ---- The commands -------------------------------------------------------------------------------
@@ -299,9 +296,7 @@ int cmd_train(const command *self, int argc, char **argv) {
     d.user = &r;
     speaks = !d.comm || d.comm->rank == 0;
     tern_cancel_watch(&cancel);
-    signal(SIGINT, on_interrupt);
-    signal(SIGTERM, on_interrupt);
-    if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN); // nohup's stays
+    system_on_interrupt(on_interrupt, true);
     if (find_rate) return train_rates(&d);
     tern_status done = plan ? tern_train_plan(&d, &err) : tern_train(&d, &err);
     if (done != TERN_OK) train_clear_line(&r);

@@ -2,11 +2,10 @@
 #include "apps/cli/measure/eval_text.h"
 #include "tern_tools.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include "base/os/os_file.h"
 
 // ---- Tasks -------------------------------------------------------------------------------------
 
@@ -51,14 +50,6 @@ static int run_file(suite *s, const char *task, const char *path, const char *na
     return EXIT_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-static int is_jsonl(const struct dirent *e) {
-    size_t n = strlen(e->d_name);
-    return n > 6 && !strcmp(e->d_name + n - 6, ".jsonl");
-}
-
 // Adds the mean over the rows from `first` on: each metric's mean over the files, as the harness
 // does for BLiMP, or over their items, as for MMLU. Files are independent, so their squared errors
 // add up.
@@ -89,15 +80,17 @@ static void add_mean(suite *s, const char *task, size_t first) {
 
 // A task's file, or a folder of them.
 static int run_path(suite *s, const char *task, const char *path, const char *title) {
-    struct stat st;
-    struct dirent **entries = NULL;
+    tern_names entries = {0};
+    tern_error err = {0};
     size_t first = s->n_rows;
     int status = EXIT_OK;
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return run_file(s, task, path, title);
-    int n = scandir(path, &entries, is_jsonl, by_name);
-    for (int i = 0; i < n; i++) {
+    if (tern_path_look(path) != TERN_PATH_FOLDER) return run_file(s, task, path, title);
+    if (tern_folder_list(&entries, path, "", ".jsonl", &err) != TERN_OK)
+        return fail("%s", err.message);
+    const size_t n = entries.n;
+    for (size_t i = 0; i < n; i++) {
         text file = {0}, name = {0};
-        const char *entry = entries[i]->d_name;
+        const char *entry = entries.list[i];
         const char *file_parts[] = {path, "/", entry}, *name_parts[] = {title, "/"};
         for (int k = 0; k < 3; k++) text_puts(&file, file_parts[k]);
         for (int k = 0; k < 2; k++) text_puts(&name, name_parts[k]);
@@ -105,10 +98,9 @@ static int run_path(suite *s, const char *task, const char *path, const char *ti
         if (status == EXIT_OK) status = run_file(s, task, file.ptr, name.ptr);
         free(file.ptr);
         free(name.ptr);
-        free(entries[i]);
     }
-    free(entries);
-    if (n <= 0) return fail("%s: there are no .jsonl files in it", path);
+    tern_names_free(&entries);
+    if (n == 0) return fail("%s: there are no .jsonl files in it", path);
     if (status == EXIT_OK) add_mean(s, title, first);
     return status;
 }

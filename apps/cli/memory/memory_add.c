@@ -1,10 +1,9 @@
 // tern memory add and import: texts from words, files, folders and lines of JSON.
 #include "cli_memory.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include "base/os/os_file.h"
 
 typedef struct add_args {
     memory_args memory;
@@ -66,18 +65,6 @@ static bool looks_like_number(const char *s) {
     return !*end && strspn(s, "-+.0123456789eE") == strlen(s) && end[-1] != '.';
 }
 
-static void put_quoted(text *to, const char *s, size_t n) {
-    char *bytes = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&bytes, &size);
-    if (f) {
-        put_json(f, s, n);
-        fclose(f);
-        text_append(to, bytes, size);
-    }
-    free(bytes);
-}
-
 // {"author": "Ann", "year": 2020} from author=Ann and year=2020, or a whole object as it is.
 static bool make_metadata(const command *self, const string_list *words, text *out) {
     if (words->n == 1 && words->items[0][0] == '{') {
@@ -93,12 +80,12 @@ static bool make_metadata(const command *self, const string_list *words, text *o
             return false;
         }
         if (i) text_puts(out, ",");
-        put_quoted(out, words->items[i], (size_t)(equals - words->items[i]));
+        text_json(out, words->items[i], (size_t)(equals - words->items[i]));
         text_puts(out, ":");
         if (looks_like_number(equals + 1))
             text_puts(out, equals + 1);
         else
-            put_quoted(out, equals + 1, strlen(equals + 1));
+            text_json(out, equals + 1, strlen(equals + 1));
     }
     text_puts(out, "}");
     return true;
@@ -154,50 +141,36 @@ static bool add_file(adder *a, const char *path, bool may_skip) {
     return ok;
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static bool add_path(adder *a, const char *path, bool from_folder);
 
 // Everything below a folder, in the order of names, except links and names that begin with a dot.
 static bool add_folder(adder *a, const char *path) {
-    DIR *folder = opendir(path);
-    char **names = NULL;
-    size_t n = 0;
-    bool ok = true;
-    if (!folder) {
-        fail("%s: cannot be read", path);
-        return false;
-    }
-    for (struct dirent *e; (e = readdir(folder));) {
+    tern_names names = {0};
+    tern_error err = {0};
+    bool ok = tern_folder_list(&names, path, "", "", &err) == TERN_OK;
+    if (!ok) fail("%s", err.message);
+    for (size_t i = 0; i < names.n && ok; i++) {
         text full = {0};
-        if (e->d_name[0] == '.') continue;
+        if (names.list[i][0] == '.') continue;
         text_puts(&full, path);
         if (path[strlen(path) - 1] != '/') text_puts(&full, "/");
-        text_puts(&full, e->d_name);
-        names = must_alloc(names, n + 1, sizeof *names);
-        names[n++] = full.ptr;
+        text_puts(&full, names.list[i]);
+        ok = add_path(a, full.ptr, true);
+        free(full.ptr);
     }
-    closedir(folder);
-    if (n) qsort(names, n, sizeof *names, by_name);
-    for (size_t i = 0; i < n; i++) {
-        ok = ok && add_path(a, names[i], true);
-        free(names[i]);
-    }
-    free(names);
+    tern_names_free(&names);
     return ok;
 }
 
 static bool add_path(adder *a, const char *path, bool from_folder) {
-    struct stat s;
     if (!strcmp(path, "-")) return add_file(a, path, false);
-    if ((from_folder ? lstat : stat)(path, &s) != 0) {
+    const tern_path_kind kind = from_folder ? tern_path_look_at(path) : tern_path_look(path);
+    if (kind == TERN_PATH_NONE) {
         fail("%s: there is no such file", path);
         return false;
     }
-    if (S_ISDIR(s.st_mode)) return add_folder(a, path);
-    if (from_folder && !S_ISREG(s.st_mode)) return true;
+    if (kind == TERN_PATH_FOLDER) return add_folder(a, path);
+    if (from_folder && kind != TERN_PATH_FILE) return true;
     return add_file(a, path, from_folder);
 }
 

@@ -106,9 +106,7 @@ static bool read_keep(const serve_args *a, double *seconds) {
 // By default three quarters of the machine's memory; a single model is left to the operating
 // system.
 static uint64_t models_memory(const serve_args *a) {
-    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    if (a->models_memory || is_one(a) || pages <= 0 || bytes <= 0) return a->models_memory;
-    return (uint64_t)pages * (uint64_t)bytes / 4 * 3;
+    return a->models_memory || is_one(a) ? a->models_memory : system_memory() / 4 * 3;
 }
 
 static int run_desc(const serve_args *a, const serve_model *models, serve_fn run) {

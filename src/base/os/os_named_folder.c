@@ -30,7 +30,7 @@ bool tern_folder_open_private(tern_folder *f, const char *path, const char *oute
 
 void tern_folder_close(tern_folder *f) {
 #if defined(_WIN32)
-    if (f->handle) tern_windows_close(f->handle);
+    if (f->handle) tern_handle_close(f->handle);
 #endif
     tern_free(f->path);
     *f = (tern_folder){0};

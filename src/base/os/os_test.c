@@ -1,4 +1,4 @@
-// What every system must provide. Uses nothing specific to one system: `make check-windows` and
+// What every system must provide. Uses nothing specific to one system: `make windows` and
 // `make check-wasm` run it, too.
 #include <errno.h>
 #include <stdatomic.h>

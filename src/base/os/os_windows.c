@@ -1,4 +1,4 @@
-// Windows 10 and later: threads, time, memory, libraries. Compiled by `make check-windows`.
+// Windows 10 and later: threads, time, memory, libraries.
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #define _CRT_RAND_S

@@ -1,4 +1,4 @@
-// For Windows only, included before every file by compiler flags (make check-windows): functions of
+// For Windows only, included before every file by compiler flags (mk/config.mk): functions of
 // <string.h> that POSIX systems have and Windows lacks.
 #ifndef TERN_BASE_OS_WINDOWS_H
 #define TERN_BASE_OS_WINDOWS_H
@@ -7,6 +7,6 @@
 
 void *memmem(const void *text, size_t n, const void *part, size_t n_part);
 void *memrchr(const void *text, int c, size_t n);
-void tern_windows_close(void *handle);
+void tern_handle_close(void *handle);
 
 #endif

@@ -1,4 +1,4 @@
-// Files on Windows 10 and later. Compiled by `make check-windows`.
+// Files on Windows 10 and later.
 //
 // Names go to the system unchanged: a program whose manifest sets the code page to UTF-8
 // (activeCodePage) can open every file, any other one only files that its code page can name.
@@ -171,7 +171,7 @@ tern_status tern_folder_read(tern_names *names, const char *folder, const char *
     return status;
 }
 
-void tern_windows_close(void *handle) { CloseHandle(handle); }
+void tern_handle_close(void *handle) { CloseHandle(handle); }
 
 tern_lock_state tern_folder_lock(tern_folder *f) {
     tern_stamp s = tern_file_stamp(f->path);

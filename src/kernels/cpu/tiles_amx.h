@@ -21,6 +21,17 @@
 #define TERN_KERNELS_CPU_TILES_AMX_H
 
 #include <immintrin.h>
+#if defined(_WIN32) // gcc casts strides to long, half a register there
+#undef _tile_loadd
+#undef _tile_stored
+#define _tile_loadd(tile, from, stride)                                                            \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void *)(from)),               \
+                     "r"((long long)(stride)))
+#define _tile_stored(tile, to, stride)                                                             \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(to)),                   \
+                     "r"((long long)(stride))                                                      \
+                     : "memory")
+#endif
 #include <stddef.h>
 #include <stdint.h>
 
