@@ -3,23 +3,20 @@
 // A path is walked part by part from the open root; each part is opened relative to the folder
 // before it, and no link is followed. So neither ".." nor a link leads out, even one created
 // meanwhile.
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "apps/agent/beneath.h"
 #include "apps/agent/tools.h"
 #include "base/alloc.h"
 #include "base/json/json.h"
 #include "base/os/os_file.h"
 #include "base/utf8.h"
 
-#define READ_BYTES  ((size_t)1 << 20) // of a file in one call, if the model may read as much
-#define NOTE_BYTES  100               // for the note about the rest
-#define FILE_BYTES  ((off_t)64 << 20) // of the longest file that is read
-#define ENTRIES_MAX 1000              // of a folder
+#define READ_BYTES  ((size_t)1 << 20)    // of a file in one call, if the model may read as much
+#define NOTE_BYTES  100                  // for the note about the rest
+#define FILE_BYTES  ((uint64_t)64 << 20) // of the longest file that is read
+#define ENTRIES_MAX 1000                 // of a folder
 
 typedef struct root {
     int fd;
@@ -31,46 +28,28 @@ typedef struct root {
 static void free_root(void *user) {
     root *r = user;
     if (--r->n_users) return;
-    if (r->fd >= 0) close(r->fd);
+    if (r->fd >= 0) tern_fd_close(r->fd);
     tern_free(r->path);
     tern_free(r);
 }
 
 // ---- Paths -------------------------------------------------------------------------------------
 
-// Opens a part of a path in the folder before it; -1: *why says why not.
-static int open_part(int folder, const char *name, const char **why) {
-    struct stat st;
-    if (!strcmp(name, "..")) {
-        *why = "a path may not have '..'";
-    } else if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        *why = errno == ENOTDIR ? "that is not a folder" : "there is no such file or folder";
-    } else if (S_ISLNK(st.st_mode)) {
-        *why = "links are not followed";
-    } else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-        *why = "it is neither a file nor a folder";
-    } else { // non-blocking: it may be a pipe by now
-        *why = "it cannot be opened";
-        return openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    }
-    return -1;
-}
-
 // Opens the file or folder at a path below the root; -1: *why says why not.
 static int open_below(const root *r, tern_str path, const char **why) {
     *why = "paths are relative to the root";
-    if (path.len && (path.ptr[0] == '/' || memchr(path.ptr, 0, path.len))) return -1;
+    if (path.len && (tern_is_slash(path.ptr[0]) || memchr(path.ptr, 0, path.len))) return -1;
     *why = "the root cannot be opened";
-    int at = openat(r->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int at = beneath_open(r->fd, ".", why);
     for (size_t i = 0, end; at >= 0 && i < path.len; i = end + 1) {
-        for (end = i; end < path.len && path.ptr[end] != '/';) end++;
+        for (end = i; end < path.len && !tern_is_slash(path.ptr[end]);) end++;
         tern_str part = {path.ptr + i, end - i};
         if (!part.len || tern_str_is(part, ".")) continue;
         char *name = tern_strndup(TERN_MEM_MISC, part.ptr, part.len);
         *why = "out of memory";
-        int next = name ? open_part(at, name, why) : -1;
+        int next = name ? beneath_open(at, name, why) : -1;
         tern_free(name);
-        close(at);
+        tern_fd_close(at);
         at = next;
     }
     return at;
@@ -107,35 +86,26 @@ static int by_name(const void *a, const void *b) {
 }
 
 static void put_entry(int folder, const char *name, tern_strbuf *out) {
-    struct stat st;
-    bool is_there = fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (is_there && S_ISDIR(st.st_mode))
+    uint64_t n;
+    tern_path_kind kind = beneath_look(folder, name, &n);
+    if (kind == TERN_PATH_FOLDER)
         tern_strbuf_printf(out, "%s/\n", name);
-    else if (is_there && S_ISREG(st.st_mode))
-        tern_strbuf_printf(out, "%s  %llu byte%s\n", name, (unsigned long long)st.st_size,
-                           st.st_size == 1 ? "" : "s");
+    else if (kind == TERN_PATH_FILE)
+        tern_strbuf_printf(out, "%s  %llu byte%s\n", name, (unsigned long long)n,
+                           n == 1 ? "" : "s");
     else
         tern_strbuf_printf(out, "%s  (%s)\n", name,
-                           is_there && S_ISLNK(st.st_mode) ? "link, not followed" : "no file");
+                           kind == TERN_PATH_LINK ? "link, not followed" : "no file");
 }
 
-// Takes ownership of fd.
 static bool list_names(int fd, tern_strbuf *out) {
-    DIR *dir = fdopendir(fd);
     tern_names names = {0};
-    struct dirent *e;
-    bool ok = dir != NULL;
-    if (!dir) close(fd);
-    while (ok && (e = readdir(dir)) && names.n < 100 * ENTRIES_MAX)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            ok = tern_names_add(&names, e->d_name, NULL) == TERN_OK;
+    bool ok = beneath_names(fd, 100 * ENTRIES_MAX, &names);
     if (ok && names.n) qsort(names.list, names.n, sizeof *names.list, by_name);
-    for (size_t i = 0; ok && i < names.n && i < ENTRIES_MAX; i++)
-        put_entry(dirfd(dir), names.list[i], out);
+    for (size_t i = 0; ok && i < names.n && i < ENTRIES_MAX; i++) put_entry(fd, names.list[i], out);
     if (names.n > ENTRIES_MAX) tern_strbuf_printf(out, "[%zu more]\n", names.n - ENTRIES_MAX);
     if (ok && names.n == 0) tern_strbuf_puts(out, "[the folder is empty]\n");
     tern_names_free(&names);
-    if (dir) closedir(dir);
     return ok && !out->failed;
 }
 
@@ -143,20 +113,20 @@ static bool run_list(void *user, const tern_agent_call *call, tern_text_fn put, 
     arguments a;
     const char *why;
     tern_strbuf out = {0};
-    struct stat st;
+    uint64_t n;
     bool ok = false;
     if (!read_arguments(&a, call)) return agent_tool_fail(put, put_user, "no arguments");
     int fd = open_below(user, a.path, &why);
     if (fd < 0) {
         fail_path(&a, why, put, put_user);
-    } else if (fstat(fd, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        close(fd);
+    } else if (beneath_kind(fd, &n) != TERN_PATH_FOLDER) {
         fail_path(&a, "that is not a folder", put, put_user);
     } else if (!list_names(fd, &out)) {
         fail_path(&a, "the folder cannot be read", put, put_user);
     } else {
         ok = agent_tool_put(put, put_user, &out);
     }
+    if (fd >= 0) tern_fd_close(fd);
     tern_strbuf_free(&out);
     tern_json_free(&a.doc);
     return ok;
@@ -207,17 +177,17 @@ static bool run_read(void *user, const tern_agent_call *call, tern_text_fn put, 
     arguments a;
     const char *why;
     tern_strbuf text = {0}, out = {0};
-    struct stat st = {0};
+    uint64_t n = 0;
     bool ok = false;
     if (!read_arguments(&a, call)) return agent_tool_fail(put, put_user, "no arguments");
     int fd = open_below(r, a.path, &why);
     if (fd < 0)
         fail_path(&a, why, put, put_user);
-    else if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+    else if (beneath_kind(fd, &n) != TERN_PATH_FILE)
         fail_path(&a, "that is not a file", put, put_user);
-    else if (st.st_size > FILE_BYTES)
+    else if (n > FILE_BYTES)
         fail_path(&a, "the file is too large", put, put_user);
-    else if (!read_whole(fd, (size_t)st.st_size, &text))
+    else if (!read_whole(fd, (size_t)n, &text))
         fail_path(&a, "the file cannot be read", put, put_user);
     else if (text.len && memchr(text.ptr, 0, text.len))
         fail_path(&a, "that is not text", put, put_user);
@@ -228,7 +198,7 @@ static bool run_read(void *user, const tern_agent_call *call, tern_text_fn put, 
                   text.len, &out);
         ok = agent_tool_put(put, put_user, &out);
     }
-    if (fd >= 0) close(fd);
+    if (fd >= 0) tern_fd_close(fd);
     tern_strbuf_free(&text);
     tern_strbuf_free(&out);
     tern_json_free(&a.doc);
@@ -250,7 +220,7 @@ tern_status agent_add_folder(agent_tools *t, const char *path, tern_error *err) 
     agent_tool *tool;
     root *r = tern_alloc(TERN_MEM_MISC, sizeof *r);
     if (!r) return tern_fail_memory(err, sizeof *r);
-    *r = (root){.tools = t, .n_users = 1, .fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    *r = (root){.tools = t, .n_users = 1, .fd = beneath_root(path)};
     r->path = tern_strdup(TERN_MEM_MISC, path);
     tern_status status = r->path ? TERN_OK : tern_fail_memory(err, strlen(path));
     if (status == TERN_OK && r->fd < 0)

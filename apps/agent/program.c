@@ -1,10 +1,8 @@
 // Tools that are programs: a JSON file has the description for the model and the command. No shell
 // sees the arguments: the program gets them on its standard input, as one line of JSON. See
 // docs/agent.md.
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include "apps/agent/child.h"
 #include "apps/agent/tools.h"
 #include "base/alloc.h"
@@ -199,23 +197,21 @@ typedef struct running {
 
 static void exchange_bytes(running *r) {
     size_t n;
-    struct pollfd fds[3] = {{.fd = r->c.out, .events = POLLIN},
-                            {.fd = r->c.errors, .events = POLLIN},
-                            {.fd = r->n_in < r->in.len ? r->c.in : -1, .events = POLLOUT}};
-    if (poll(fds, 3, 20) < 0) return;
-    if (fds[0].revents && child_read(&r->c.out, &r->out, r->p->output_bytes, &n)) r->n_out += n;
-    if (fds[1].revents) child_read(&r->c.errors, &r->errors, ERRORS_MAX, &n);
-    if (fds[2].revents && child_write(&r->c.in, r->in.ptr + r->n_in, r->in.len - r->n_in, &n))
-        r->n_in += n;
-    if (r->n_in == r->in.len) child_close_input(&r->c);
+    const bool writes = r->n_in < r->in.len;
+    child_wait(&r->c, writes, 0.02);
+    if (child_read(&r->c, CHILD_OUT, &r->out, r->p->output_bytes, &n)) r->n_out += n;
+    child_read(&r->c, CHILD_ERRORS, &r->errors, ERRORS_MAX, &n);
+    if (writes && child_write(&r->c, r->in.ptr + r->n_in, r->in.len - r->n_in, &n)) r->n_in += n;
+    if (r->n_in == r->in.len) child_close(&r->c, CHILD_IN);
 }
 
 // Reads what it wrote before it ended, but does not wait for processes that it left behind.
 static void take_rest(running *r) {
     size_t n = 1;
-    while (r->n_out < DRAINED_MAX && n && child_read(&r->c.out, &r->out, r->p->output_bytes, &n))
+    while (r->n_out < DRAINED_MAX && n &&
+           child_read(&r->c, CHILD_OUT, &r->out, r->p->output_bytes, &n))
         r->n_out += n;
-    for (n = 1; n && child_read(&r->c.errors, &r->errors, ERRORS_MAX, &n);) {
+    for (n = 1; n && child_read(&r->c, CHILD_ERRORS, &r->errors, ERRORS_MAX, &n);) {
         if (r->errors.len >= ERRORS_MAX) break;
     }
 }
@@ -223,7 +219,8 @@ static void take_rest(running *r) {
 static void wait_for_end(running *r, double end) {
     while (!child_has_ended(&r->c)) {
         exchange_bytes(r);
-        if (r->c.out < 0 && r->c.errors < 0) tern_sleep(0.005); // nothing to wait on
+        if (!child_is_open(&r->c, CHILD_OUT) && !child_is_open(&r->c, CHILD_ERRORS))
+            tern_sleep(0.005); // nothing to wait on
         if (agent_was_stopped(r->p->tools))
             r->ended = "it was stopped";
         else if (tern_seconds() > end)
@@ -237,8 +234,7 @@ static void wait_for_end(running *r, double end) {
 
 static bool tell(running *r, tern_text_fn put, void *user) {
     tern_strbuf *t = &r->out;
-    int status = r->c.status;
-    bool ok = !r->ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    bool ok = !r->ended && !r->c.signal && r->c.exit_status == 0;
     size_t kept = t->len;
     if (r->n_out > kept)
         tern_strbuf_printf(t, "\n[cut: it wrote %llu bytes]", (unsigned long long)r->n_out);
@@ -249,10 +245,10 @@ static bool tell(running *r, tern_text_fn put, void *user) {
     const char *between = t->len ? "\n" : "";
     if (r->ended)
         tern_strbuf_printf(t, "%s[the program was ended: %s]", between, r->ended);
-    else if (WIFSIGNALED(status))
-        tern_strbuf_printf(t, "%s[the program was ended by signal %d]", between, WTERMSIG(status));
+    else if (r->c.signal)
+        tern_strbuf_printf(t, "%s[the program was ended by signal %d]", between, r->c.signal);
     else if (!ok)
-        tern_strbuf_printf(t, "%s[exit status %d]", between, WEXITSTATUS(status));
+        tern_strbuf_printf(t, "%s[exit status %d]", between, r->c.exit_status);
     else if (!t->len)
         tern_strbuf_puts(t, "[no output]");
     agent_tool_put(put, user, t);

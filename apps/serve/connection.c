@@ -8,7 +8,6 @@
 #include <event2/bufferevent_ssl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include "apps/serve/request/generation_request.h"
 #include "apps/serve/request/away.h"
 #include "apps/serve/request/long_body.h"

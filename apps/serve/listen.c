@@ -1,14 +1,11 @@
 // Where the server listens: an address or a Unix socket, with TLS or without. See loop.h.
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <openssl/err.h>
 #include <stdio.h>
 #include <string.h>
+#if !defined(_WIN32)
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
+#endif
 #include "apps/serve/loop.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -39,7 +36,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     (void)n;
     uint64_t client = name_peer(address, peer, sizeof peer);
     if (address->sa_family != AF_UNIX) // sends each token at once
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, (const void *)&on, sizeof on);
     connection_open(arg, fd, client, peer);
 }
 
@@ -108,15 +105,16 @@ static tern_status listen_on_host(loop *l, tern_error *err) {
     tern_status status = TERN_ERR_IO;
     for (const struct addrinfo *a = list; a && status != TERN_OK; a = a->ai_next)
         status = listen_on(l, a->ai_addr, a->ai_addrlen);
-    int why = errno;
+    const char *why = evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR());
     freeaddrinfo(list);
     if (status != TERN_OK)
-        return tern_fail(err, status, "%s port %s: %s", l->desc->host, port, strerror(why));
+        return tern_fail(err, status, "%s port %s: %s", l->desc->host, port, why);
     return TERN_OK;
 }
 
 // ---- Unix sockets ------------------------------------------------------------------------------
 
+#if !defined(_WIN32)
 // Removes a dead server's socket file, which refuses connections; a running server's stays.
 static void remove_stale(const struct sockaddr_un *address) {
     struct stat st;
@@ -143,6 +141,11 @@ static tern_status listen_on_socket(loop *l, tern_error *err) {
     if (status != TERN_OK) return tern_fail(err, status, "%s: %s", name, strerror(why));
     return TERN_OK;
 }
+#else // it has them, but no permissions that keep others from them
+static tern_status listen_on_socket(loop *l, tern_error *err) {
+    return tern_fail(err, TERN_ERR_UNSUPPORTED, "%s: no Unix sockets on Windows", l->desc->socket);
+}
+#endif
 
 // ---- TLS ---------------------------------------------------------------------------------------
 

@@ -2,12 +2,10 @@
 #include "apps/serve/loop.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include "apps/serve/http/notify.h"
 #include "base/os/lazy.h"
 #include "base/os/os_time.h"
@@ -19,8 +17,8 @@
 
 static void wake(void *user) { // the scheduler's thread
     const loop *l = user;
-    // If the pipe is full, the loop has been woken already.
-    while (write(l->wake[1], "", 1) < 0 && errno == EINTR) {
+    // If it is full, the loop has been woken already.
+    while (send(l->wake[1], "", 1, 0) < 0 && EVUTIL_SOCKET_ERROR() == EINTR) {
     }
 }
 
@@ -28,7 +26,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     loop *l = arg;
     char many[256];
     (void)what;
-    while (read(fd, many, sizeof many) > 0) {
+    while (recv(fd, many, sizeof many, 0) > 0) {
     }
     server_take_events(&l->server);
 }
@@ -114,8 +112,13 @@ static void on_tick(evutil_socket_t fd, short what, void *arg) {
 
 static tern_status open_events(loop *l, tern_error *err) {
     const struct timeval second = {.tv_sec = 1};
-    if (pipe2(l->wake, O_NONBLOCK | O_CLOEXEC) != 0)
-        return tern_fail(err, TERN_ERR_IO, "a pipe: %s", strerror(errno));
+    if (evutil_socketpair(WAKE_FAMILY, SOCK_STREAM, 0, l->wake) != 0)
+        return tern_fail(err, TERN_ERR_IO, "a pair of sockets: %s",
+                         evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
+    for (int i = 0; i < 2; i++) {
+        evutil_make_socket_nonblocking(l->wake[i]);
+        evutil_make_socket_closeonexec(l->wake[i]);
+    }
     l->base = event_base_new();
     if (!l->base) return tern_fail(err, TERN_ERR_MEMORY, "out of memory");
     l->woken = event_new(l->base, l->wake[0], EV_READ | EV_PERSIST, on_wake, l);
@@ -140,7 +143,7 @@ static void close_loop(loop *l) {
     SSL_CTX_free(l->tls);
     share_free(&l->places);
     for (int i = 0; i < 2; i++)
-        if (l->wake[i] >= 0) close(l->wake[i]);
+        if (l->wake[i] >= 0) evutil_closesocket(l->wake[i]);
 }
 
 // ---- The first model ---------------------------------------------------------------------------
@@ -182,7 +185,7 @@ static tern_status begin(loop *l, tern_error *err) {
 tern_status serve(const serve_desc *desc, tern_error *err) {
     loop l = {.desc = desc, .wake = {-1, -1}};
     TERN_TRY(TERN_LAZY_LOAD(serve, err));
-    signal(SIGPIPE, SIG_IGN); // a client that has gone is an error of the write
+    sockets_begin();
     tern_status status = open_events(&l, err);
     if (status == TERN_OK) status = server_open(&l.server, desc, wake, &l, err);
     if (status == TERN_OK) status = begin(&l, err);

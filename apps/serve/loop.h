@@ -3,8 +3,11 @@
 #ifndef TERN_SERVE_LOOP_H
 #define TERN_SERVE_LOOP_H
 
+#include "apps/serve/sockets.h" // before OpenSSL on Windows
+
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include "apps/serve/request/request.h"
 #include "apps/serve/http/serve_log.h"
@@ -17,7 +20,7 @@ typedef struct loop {
     struct event_base *base;
     struct evconnlistener *listener; // NULL: it takes no more connections
     SSL_CTX *tls;                    // NULL: none
-    int wake[2];                     // a pipe: the scheduler writes, the loop reads
+    evutil_socket_t wake[2];         // the scheduler sends, the loop receives
     struct event *woken, *tick, *interrupted, *terminated;
     model_wait first; // for the first model to open
     tern_error error; // why it could not be

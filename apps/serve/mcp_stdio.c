@@ -1,12 +1,11 @@
 // The Model Context Protocol over a pair of pipes: one message a line, in and out. See serve.h.
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 #include "apps/serve/request/long_body.h"
 #include "apps/serve/api/mcp/mcp_server.h"
+#include "apps/serve/sockets.h"
+#include "apps/serve/stdio_in.h"
 #include "base/alloc.h"
 #include "base/os/os_time.h"
 
@@ -18,7 +17,6 @@ typedef struct pipe_request { // a message, until its answer is out
 
 typedef struct pipes {
     server server;
-    int wake[2];
     jsonrpc_lines lines;
     pipe_request *list;
     bool is_ended; // no more input, or the client has stopped reading
@@ -104,16 +102,9 @@ static bool take_line(pipes *p, tern_str line, jsonrpc_line kind) {
     return true;
 }
 
-static void take_lines(pipes *p) {
-    char bytes[65536];
+static void take_lines(pipes *p, const char *bytes, size_t n) {
     tern_str line = {NULL, 0};
-    ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (n <= 0) {
-        p->is_ended = true;
-        return;
-    }
-    jsonrpc_lines_add(&p->lines, bytes, (size_t)n);
+    jsonrpc_lines_add(&p->lines, bytes, n);
     for (jsonrpc_line kind; (kind = jsonrpc_lines_next(&p->lines, &line)) != JSONRPC_NO_LINE;)
         if (kind == JSONRPC_NO_MEMORY || !take_line(p, line, kind)) {
             p->is_ended = true;
@@ -125,28 +116,19 @@ static void take_lines(pipes *p) {
 // ---- The loop ----------------------------------------------------------------------------------
 
 static void wake(void *user) { // any thread
-    const pipes *p = user;
-    // If the pipe is full, the loop has been woken already.
-    while (write(p->wake[1], "", 1) < 0 && errno == EINTR) {
-    }
-}
-
-static void take_events(pipes *p) {
-    char many[256];
-    while (read(p->wake[0], many, sizeof many) > 0) {
-    }
-    server_take_events(&p->server);
+    (void)user;
+    stdio_in_wake();
 }
 
 static tern_status run(pipes *p, tern_error *err) {
     double ticked = tern_seconds();
+    char bytes[65536];
     while (!p->is_ended) {
-        struct pollfd both[] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                                {.fd = p->wake[0], .events = POLLIN}};
-        if (poll(both, 2, 1000) < 0 && errno != EINTR)
-            return tern_fail(err, TERN_ERR_IO, "waiting for messages: %s", strerror(errno));
-        if (both[1].revents) take_events(p);
-        if (both[0].revents) take_lines(p);
+        bool woken;
+        int64_t n = stdio_in_wait(1, bytes, sizeof bytes, &woken);
+        if (woken) server_take_events(&p->server);
+        if (n > 0) take_lines(p, bytes, (size_t)n);
+        p->is_ended |= n < 0;
         free_over(p, false);
         if (tern_seconds() - ticked < 1) continue;
         ticked = tern_seconds();
@@ -157,18 +139,17 @@ static tern_status run(pipes *p, tern_error *err) {
 }
 
 tern_status serve_stdio(const serve_desc *desc, tern_error *err) {
-    pipes p = {.wake = {-1, -1}, .lines = {.line_max = desc->body_bytes}};
-    signal(SIGPIPE, SIG_IGN); // a client that has gone is an error of the write
+    pipes p = {.lines = {.line_max = desc->body_bytes}};
+    sockets_begin();
     tern_status status = TERN_OK;
-    if (pipe2(p.wake, O_NONBLOCK | O_CLOEXEC) != 0)
-        status = tern_fail(err, TERN_ERR_IO, "a pipe: %s", strerror(errno));
+    if (!stdio_in_open())
+        status = tern_fail(err, TERN_ERR_IO, "standard input: %s", strerror(errno));
     if (status == TERN_OK) status = server_open(&p.server, desc, wake, &p, err);
     if (status == TERN_OK) status = server_load(&p.server, err);
     if (status == TERN_OK) status = run(&p, err);
     free_over(&p, true);
     server_close(&p.server);
     jsonrpc_lines_free(&p.lines);
-    for (int i = 0; i < 2; i++)
-        if (p.wake[i] >= 0) close(p.wake[i]);
+    stdio_in_close();
     return status;
 }

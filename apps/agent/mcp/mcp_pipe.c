@@ -1,5 +1,4 @@
 // MCP over a program's standard input and output: a message a line.
-#include <poll.h>
 #include <string.h>
 #include "apps/agent/mcp/mcp_client.h"
 #include "base/alloc.h"
@@ -63,17 +62,12 @@ static bool is_over(const stdio *s, const mcp_exchange *x) {
 }
 
 static void wait_a_little(stdio *s, bool writes) {
-    struct pollfd fds[3] = {{.fd = s->c.out, .events = POLLIN},
-                            {.fd = s->c.errors, .events = POLLIN},
-                            {.fd = writes ? s->c.in : -1, .events = POLLOUT}};
     tern_strbuf bytes = {0}, none = {0};
     size_t n;
-    if (poll(fds, 3, 50) <= 0) return;
-    if (fds[0].revents) {
-        child_read(&s->c.out, &bytes, SIZE_MAX, &n);
-        if (bytes.len) jsonrpc_lines_add(&s->lines, bytes.ptr, bytes.len);
-    }
-    if (fds[1].revents) child_read(&s->c.errors, &none, 0, &n); // so that it does not block
+    child_wait(&s->c, writes, 0.05);
+    child_read(&s->c, CHILD_OUT, &bytes, SIZE_MAX, &n);
+    if (bytes.len) jsonrpc_lines_add(&s->lines, bytes.ptr, bytes.len);
+    child_read(&s->c, CHILD_ERRORS, &none, 0, &n); // so that it does not block
     tern_strbuf_free(&bytes);
 }
 
@@ -86,10 +80,10 @@ static tern_status send_line(stdio *s, mcp_exchange *x, const char *bytes, size_
     tern_status status = line.failed ? tern_fail_memory(err, n) : TERN_OK;
     for (size_t at = 0; at < line.len && status == TERN_OK;) {
         size_t written;
-        if (!child_write(&s->c.in, line.ptr + at, line.len - at, &written))
+        if (!child_write(&s->c, line.ptr + at, line.len - at, &written))
             status = fail_ended(s, err);
         else if (is_over(s, x)) // after an incomplete line the server cannot parse others
-            status = fail_waiting(s, x, err), child_close_input(&s->c);
+            status = fail_waiting(s, x, err), child_close(&s->c, CHILD_IN);
         else if (!written)
             wait_a_little(s, true);
         at += written;
@@ -133,14 +127,14 @@ static void tell_cancelled(stdio *s, mcp_exchange *x) {
     tern_json_close(&w, '}');
     tern_strbuf_putc(&text, '\n');
     size_t n;
-    if (!text.failed) child_write(&s->c.in, text.ptr, text.len, &n);
+    if (!text.failed) child_write(&s->c, text.ptr, text.len, &n);
     tern_strbuf_free(&text);
 }
 
 static tern_status exchange(void *self, mcp_exchange *x, tern_error *err) {
     stdio *s = self;
     bool done = x->id < 0;
-    if (s->c.in < 0) return fail_ended(s, err);
+    if (!child_is_open(&s->c, CHILD_IN)) return fail_ended(s, err);
     TERN_TRY(send_line(s, x, x->message, x->n_bytes, err));
     while (!done) {
         TERN_TRY(take_lines(s, x, &done, err));
@@ -149,8 +143,8 @@ static tern_status exchange(void *self, mcp_exchange *x, tern_error *err) {
             tell_cancelled(s, x);
             return fail_waiting(s, x, err);
         }
-        if (s->c.out < 0) {
-            child_close_input(&s->c);
+        if (!child_is_open(&s->c, CHILD_OUT)) {
+            child_close(&s->c, CHILD_IN);
             return fail_ended(s, err);
         }
         wait_a_little(s, false);

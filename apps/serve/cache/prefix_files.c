@@ -1,10 +1,10 @@
 #include "apps/serve/cache/prefix_files.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <utime.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/os/os_file.h"
@@ -167,7 +167,7 @@ static void load(prefix_files *f, prefix_task *t, const char *path) {
     if (status == TERN_OK) status = tern_session_load(t->session, path, &err);
     t->is_done = status == TERN_OK && has_text(t->session, t);
     if (t->is_done) {
-        utimensat(AT_FDCWD, path, NULL, 0); // marks it as used
+        utime(path, NULL); // marks it as used
         return;
     }
     if (status == TERN_OK || status == TERN_ERR_FORMAT) tern_file_remove(path);
@@ -181,13 +181,13 @@ static void load(prefix_files *f, prefix_task *t, const char *path) {
 
 typedef struct found_file {
     uint64_t digest, hash, bytes;
-    struct timespec used;
+    tern_stamp used;
 } found_file;
 
 static int by_use(const void *a, const void *b) { // the least recently used first
-    const struct timespec *x = &((const found_file *)a)->used, *y = &((const found_file *)b)->used;
-    if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
-    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+    const tern_stamp *x = &((const found_file *)a)->used, *y = &((const found_file *)b)->used;
+    if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
+    return (x->nanoseconds > y->nanoseconds) - (x->nanoseconds < y->nanoseconds);
 }
 
 // All prefix files in the folder, including other models'. NULL: none, or no memory.
@@ -200,10 +200,10 @@ static found_file *list_files(const prefix_files *f, size_t *n) {
         found_file x = {0};
         struct stat info;
         char *path = tern_path_join(f->folder, names.list[i]);
-        if (path && read_name(names.list[i], &x.digest, &x.hash) && lstat(path, &info) == 0 &&
-            S_ISREG(info.st_mode)) {
+        if (path && read_name(names.list[i], &x.digest, &x.hash) &&
+            tern_path_look_at(path) == TERN_PATH_FILE && stat(path, &info) == 0) {
             x.bytes = (uint64_t)info.st_size;
-            x.used = info.st_mtim;
+            x.used = tern_file_stamp(path);
             list[(*n)++] = x;
         }
         tern_free(path);

@@ -1,8 +1,8 @@
 // The process metrics that Prometheus's client libraries export, by their names.
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 #include "apps/serve/engine/metrics.h"
+#include "base/os/os_memory.h"
 
 static void put(tern_strbuf *out, const char *name, const char *type, const char *help,
                 double value) {
@@ -11,18 +11,24 @@ static void put(tern_strbuf *out, const char *name, const char *type, const char
     tern_strbuf_putc(out, '\n');
 }
 
-void metrics_put_process(tern_strbuf *out, int64_t born) {
-    unsigned long long virtual_pages, pages;
-    double page = (double)sysconf(_SC_PAGESIZE);
-    struct timespec cpu;
-    FILE *f = fopen("/proc/self/statm", "r"); // Linux only; without it two lines are left out
-    if (f && fscanf(f, "%llu %llu", &virtual_pages, &pages) == 2) {
-        put(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
-            (double)virtual_pages * page);
-        put(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
-            (double)pages * page);
-    }
+static double virtual_bytes(void) { // Linux only; else 0
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && !kib && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmSize: %llu", &kib) != 1) kib = 0;
     if (f) fclose(f);
+    return (double)kib * 1024;
+}
+
+void metrics_put_process(tern_strbuf *out, int64_t born) {
+    const double all = virtual_bytes(), resident = (double)tern_process_memory_now();
+    struct timespec cpu;
+    if (all > 0)
+        put(out, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", all);
+    if (resident > 0)
+        put(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
+            resident);
     if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu) == 0)
         put(out, "process_cpu_seconds_total", "counter",
             "Total user and system CPU time spent in seconds.",

@@ -1,7 +1,7 @@
 #include "apps/serve/http/keys.h"
 
 #include <string.h>
-#include <unistd.h>
+#include "apps/serve/sockets.h"
 
 // ---- Keys --------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 #include "apps/serve/http/notify.h"
 
+#if !defined(_WIN32)
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -65,3 +66,10 @@ double notify_watchdog_seconds(void) {
     unsigned long long n = strtoull(each, &end, 10);
     return *end || end == each ? 0 : (double)n * 1e-6;
 }
+
+#else // it has no such manager
+
+void notify(const char *format, ...) { (void)format; }
+double notify_watchdog_seconds(void) { return 0; }
+
+#endif
