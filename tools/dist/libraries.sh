@@ -75,7 +75,7 @@ made() {
     make -j"$jobs" "$@"
 }
 by_cmake() { # OPTION...
-    cmake -S . -B made -DCMAKE_SYSTEM_NAME="$system" ${rc:+-DCMAKE_RC_COMPILER="$rc" -DCMAKE_AR="$(command -v "$AR")" -DCMAKE_RANLIB="$(command -v "$RANLIB")"} -DCMAKE_SYSTEM_PROCESSOR="$arch" -DCMAKE_BUILD_TYPE=None \
+    cmake -S . -B made -DCMAKE_SYSTEM_NAME="$system" ${rc:+-DCMAKE_RC_COMPILER="$rc" -DCMAKE_CXX_COMPILER="$cc" -DCMAKE_CXX_COMPILER_WORKS=1 -DCMAKE_AR="$(command -v "$AR")" -DCMAKE_RANLIB="$(command -v "$RANLIB")"} -DCMAKE_SYSTEM_PROCESSOR="$arch" -DCMAKE_BUILD_TYPE=None \
         -DCMAKE_INSTALL_PREFIX="$to" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_FIND_ROOT_PATH="$to" -DCMAKE_PREFIX_PATH="$to" \
         -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
         -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
@@ -123,15 +123,17 @@ build_openssl() {
 build_libevent() {
     by_cmake -DEVENT__LIBRARY_TYPE=STATIC -DEVENT__DISABLE_TESTS=ON -DEVENT__DISABLE_SAMPLES=ON -DEVENT__DISABLE_BENCHMARK=ON \
         -DEVENT__DISABLE_REGRESS=ON
+    [ $system = Linux ] || sed -i 's/^Libs.private:.*/Libs.private: -lws2_32 -liphlpapi -lshell32 -ladvapi32/' "$to"/lib/pkgconfig/libevent*.pc
 }
 build_curl() {
     tls='-DCURL_USE_OPENSSL=ON'
-    private='-lssl -lcrypto -lz'
-    [ $system = Linux ] || { tls='-DCURL_USE_SCHANNEL=ON'; private='-lz -lws2_32 -lcrypt32 -lbcrypt -ladvapi32'; }
+    private='-lssl -lcrypto -lz' flags=
+    [ $system = Linux ] || { tls='-DCURL_USE_SCHANNEL=ON'; private='-lz -lws2_32 -lcrypt32 -lbcrypt -ladvapi32' flags=-DCURL_STATICLIB; }
     by_cmake -DBUILD_CURL_EXE=OFF -DHTTP_ONLY=ON $tls -DCURL_USE_LIBSSH2=OFF -DUSE_LIBIDN2=OFF -DUSE_NGHTTP2=OFF \
         -DCURL_ZSTD=OFF -DCURL_BROTLI=OFF -DCURL_USE_LIBPSL=OFF -DCURL_CA_BUNDLE=none -DCURL_CA_PATH=none \
         -DCURL_CA_FALLBACK=ON -DENABLE_MANUAL=OFF -DCURL_DISABLE_NTLM=ON -DENABLE_THREADED_RESOLVER=ON
-    sed -i -e 's/^Libs:.*/Libs: -L${libdir} -lcurl/' -e "s/^Libs.private:.*/Libs.private: $private/" "$to/lib/pkgconfig/libcurl.pc"
+    sed -i -e 's/^Libs:.*/Libs: -L${libdir} -lcurl/' -e "s/^Libs.private:.*/Libs.private: $private/" \
+        -e 's/^Cflags:.*/Cflags: -I${includedir} '"$flags/" "$to/lib/pkgconfig/libcurl.pc"
 }
 build_libjpegturbo() { by_cmake -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DCMAKE_INSTALL_LIBDIR="$to/lib"; }
 build_libpng16() { by_cmake -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF; }
@@ -143,7 +145,7 @@ build_giflib() { made libgif.a CC="$cc" CFLAGS="$CFLAGS -std=gnu99" && cp libgif
 build_libogg() { by_cmake -DINSTALL_DOCS=OFF; }
 build_libvorbis() { by_cmake; }
 build_opus() { configured --disable-doc --disable-extra-programs --disable-stack-protector && made install; }
-build_flac() { by_cmake -DBUILD_CXXLIBS=OFF -DBUILD_PROGRAMS=OFF -DBUILD_EXAMPLES=OFF -DBUILD_DOCS=OFF -DINSTALL_MANPAGES=OFF -DWITH_STACK_PROTECTOR=OFF; }
+build_flac() { sed -i "/microbench/d" CMakeLists.txt && by_cmake -DBUILD_CXXLIBS=OFF -DBUILD_PROGRAMS=OFF -DBUILD_EXAMPLES=OFF -DBUILD_DOCS=OFF -DINSTALL_MANPAGES=OFF -DWITH_STACK_PROTECTOR=OFF; }
 build_mpg123() { configured --disable-components --enable-libmpg123 && made install; }
 build_lame() { configured --disable-frontend --disable-decoder && made install; }
 build_libsoxr() { by_cmake -DBUILD_TESTS=OFF -DWITH_OPENMP=OFF -DWITH_LSR_BINDINGS=OFF -DBUILD_EXAMPLES=OFF; }

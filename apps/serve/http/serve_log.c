@@ -24,6 +24,7 @@ void log_line(const char *what, const char *format, ...) {
     tern_strbuf_printf(&line, "\n");
     // Written at once: other threads and processes write there, too.
     fputs(said.failed || line.failed ? "(no memory)\n" : tern_strbuf_text(&line), stderr);
+    fflush(stderr); // not every system's is without a buffer
     tern_strbuf_free(&said);
     tern_strbuf_free(&line);
 }
