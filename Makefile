@@ -60,13 +60,6 @@ TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_O
 EDIT_CALLER  := apps/cli/console/line$(if $(WINDOWS),_windows).c
 CLI_SRC  := $(filter-out $(filter-out $(EDIT_CALLER),apps/cli/console/line.c apps/cli/console/line_windows.c),$(wildcard apps/system/*.c apps/cli/*.c apps/cli/*/*.c)) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
 
-# To come on Windows: what waits at descriptors, starts programs and walks in folders.
-ifneq ($(WINDOWS),)
-CLI_SRC := $(filter-out apps/cli/serve/cmd_% apps/cli/answer/cmd_agent.c apps/cli/answer/agent_screen.c apps/agent/% apps/serve/%,$(CLI_SRC))
-else
-CLI_SRC := $(filter-out apps/cli/serve/left_out.c,$(CLI_SRC))
-endif
-
 LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,images,$(IMAGE_LIBS))
 TEST_OBJ := $(call obj,$(TEST_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS))
 CLI_OBJ  := $(call obj,$(CLI_SRC)) $(call lazy_obj,curl,$(HUB_NEEDS)) $(call lazy_obj,serve,$(SERVE_NEEDS)) \

@@ -73,7 +73,7 @@ $(foreach p,$(PARTS),$(eval $(call part_rule,$(p))))
 # LAZY= links them, and so does a static program.
 LAZY ?= $(if $(or $(WINDOWS),$(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
 LAZY := $(LAZY)
-CLI_LIBS := $(if $(LAZY)$(WINDOWS),,$(EDIT_LIBS))
+CLI_LIBS := $(if $(WINDOWS),-lws2_32 -lntdll,$(if $(LAZY),,$(EDIT_LIBS)))
 # The stubs of a group of libraries, where it is built in: $(1): name, $(2): the libraries
 lazy_obj = $(if $(and $(LAZY),$(2)),$(BUILD)/obj/lazy_$(1).o)
 
