@@ -108,6 +108,8 @@ int beneath_open(int folder, const char *name, const char **why) {
         *why = "no file or folder has such a name";
         return -1;
     }
+    *why = "that is not a folder";
+    if (beneath_kind(folder, &n) != TERN_PATH_FOLDER) return -1;
     *why = "there is no such file or folder";
     if (!is_same && beneath_look(folder, name, &n) == TERN_PATH_NONE) return -1;
     // The open one is judged, not its name.

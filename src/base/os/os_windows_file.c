@@ -225,9 +225,9 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool 
     tern_path_kind kind = tern_path_look(path);
     if (kind != TERN_PATH_NONE && kind != TERN_PATH_FILE)
         return tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
-    // Sharing for reading only is the lock.
-    HANDLE h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ, NULL, OPEN_ALWAYS,
-                           FILE_ATTRIBUTE_NORMAL, NULL);
+    // That nobody else may write is the lock; renaming and removing it are allowed.
+    HANDLE h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_DELETE,
+                           NULL, OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, NULL);
     if (h == INVALID_HANDLE_VALUE && GetLastError() == ERROR_SHARING_VIOLATION)
         return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", path);
     *fd = descriptor_of(h, _O_APPEND);
