@@ -34,6 +34,9 @@ WINE ?= $(firstword $(shell command -v wine64 wine) $(wildcard /usr/lib/wine/win
 .PHONY: windows
 windows: dist-libraries-$(WINDOWS_KIND) ## tern.exe and tern.dll for Windows, in build/windows
 	+$(WINDOWS_MAKE) all
+.PHONY: test-windows-apps
+test-windows-apps: windows ## serve, pull, memory, mcp and agent of tern.exe, with Wine
+	tests/windows_apps_test.sh $(BUILD)/windows/tern.exe $(WINE)
 ifneq ($(WINDOWS),)
 # What the DLL offers: PE has no visibility.
 $(BUILD)/gen/tern.def: $(PUBLIC)

@@ -6,7 +6,7 @@ TEST_JOBS ?= $(shell nproc)
 TESTS ?=
 # Scripts that take the program (and a tiny model), one after the other, but for those that run beside them
 # and those of other targets.
-SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi programs web_build) \
+SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi programs web_build windows_apps) \
                 tests/agent_test.py tests/haproxy_test.py,$(wildcard tests/*_test.sh tests/*/*_test.sh tests/*_test.py tests/serve/*_test.py tests/serve/*/*_test.py))
 .PHONY: test
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-test python-test static-test fuzz-replay ## the tests that every change must pass

@@ -808,7 +808,7 @@ def test_long_bodies_stall_nobody():
     s.stop()
 
 
-def test_sockets_and_tls():
+def test_unix_sockets():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tern.sock")
         for kill in (True, False):  # the second finds the first one's file
@@ -820,6 +820,10 @@ def test_sockets_and_tls():
             else:
                 s.stop()
         check(not os.path.exists(path), "the socket's file stays")
+
+
+def test_tls():
+    with tempfile.TemporaryDirectory() as folder:
         key, certificate = os.path.join(folder, "key.pem"), os.path.join(folder, "cert.pem")
         try:
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
@@ -872,7 +876,7 @@ def main():
     shared = Server("--parallel", "2", "--idle", "2", "-c", "64K")
     many = Server("--parallel", "8")
     alone = [test_stopping_lets_answers_end, test_what_happens_while_a_model_loads, test_a_lame_duck_answers,
-             test_sockets_and_tls, test_vectors_and_scores, test_long_texts_stall_nobody, test_long_bodies_stall_nobody]
+             test_unix_sockets, test_tls, test_vectors_and_scores, test_long_texts_stall_nobody, test_long_bodies_stall_nobody]
     on_shared = [test_silent_connections_are_closed, test_clients_that_leave_stop_their_work, test_slots_tell_what_runs,
                  test_health_answers_at_full_load,
                  test_clients_that_leave_as_their_answer_ends, test_bad_clients_do_not_change_what_others_get]

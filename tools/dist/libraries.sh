@@ -61,7 +61,7 @@ case $host in
     export AR="$host-ar" RANLIB="$host-ranlib" RC="$rc" NM="$host-nm" STRIP="$host-strip"
     ;;
 *)
-    system=Linux rc= host=$arch-linux-gnu
+    system=Linux rc='' host=$arch-linux-gnu
     CFLAGS="$CFLAGS -fPIC -fvisibility=hidden"
     ;;
 esac
