@@ -31,7 +31,7 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-// POSIX lacks these functions; glibc added them one after the other.
+// POSIX lacks these functions; glibc added them one after the other. Darwin closes by a flag.
 #if defined(__GLIBC__)
 #define HAS_ADDCHDIR  __GLIBC_PREREQ(2, 29)
 #define HAS_CLOSEFROM __GLIBC_PREREQ(2, 34)
@@ -40,8 +40,9 @@ static void close_fd(int *fd) {
 #define HAS_CLOSEFROM 0
 #endif
 
-#if !HAS_CLOSEFROM
 #define FDS_MAX 1024
+#if !defined(POSIX_SPAWN_CLOEXEC_DEFAULT)
+#define POSIX_SPAWN_CLOEXEC_DEFAULT 0
 #endif
 
 #if !HAS_ADDCHDIR
@@ -83,6 +84,8 @@ static int spawn(child *c, const child_desc *d, const int in[2], const int out[2
 #endif
 #if HAS_CLOSEFROM
     if (!bad) bad = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+#elif defined(__APPLE__)
+    if (!bad && errors[1] < 0) bad = posix_spawn_file_actions_addinherit_np(&actions, 2);
 #else
     // This program's own descriptors are close-on-exec already; these are ones that it inherited.
     for (int fd = 3, flags; fd < FDS_MAX; fd++)
@@ -90,8 +93,8 @@ static int spawn(child *c, const child_desc *d, const int in[2], const int out[2
 #endif
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_CLOEXEC_DEFAULT);
     if (!bad)
         bad = posix_spawnp(&pid, argv[0], &actions, &attributes, (char *const *)argv,
                            (char *const *)d->env);

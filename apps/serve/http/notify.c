@@ -2,6 +2,7 @@
 
 #if !defined(_WIN32)
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,8 +36,9 @@ static bool send_message(const char *name, const char *text, size_t n) {
     const struct timeval most = {.tv_sec = 2};
     struct sockaddr_un address;
     socklen_t n_address = read_address(name, &address);
-    int fd = n_address ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    int fd = n_address ? socket(AF_UNIX, SOCK_DGRAM, 0) : -1;
     if (fd < 0) return false;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
     ssize_t sent = sendto(fd, text, n, MSG_NOSIGNAL, (struct sockaddr *)&address, n_address);
     int why = errno;

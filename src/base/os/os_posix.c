@@ -5,6 +5,11 @@
 #if defined(__linux__)
 #include <link.h>
 #endif
+#if defined(__APPLE__)
+#include <fcntl.h>
+#include <mach-o/dyld.h>
+#include <sys/random.h>
+#endif
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -179,6 +184,23 @@ bool tern_gpu_may_be_here(void) {
 bool tern_gpu_may_be_here(void) { return true; }
 #endif
 
+#if defined(__APPLE__)
+// It may have been started by a link: libraries lie beside the program itself.
+tern_status tern_program_folder(char **folder, tern_error *err) {
+    uint32_t size = 0;
+    *folder = NULL;
+    _NSGetExecutablePath(NULL, &size);
+    char *path = tern_alloc_open(TERN_MEM_MISC, size + 1);
+    if (!path) return tern_fail_memory(err, size + 1);
+    char *real = _NSGetExecutablePath(path, &size) == 0 ? realpath(path, NULL) : NULL;
+    char *slash = real ? strrchr(real, '/') : NULL;
+    tern_free(path);
+    if (slash) *slash = 0;
+    *folder = tern_strdup(TERN_MEM_MISC, slash ? real : "");
+    free(real);
+    return *folder ? TERN_OK : tern_fail_memory(err, size + 1);
+}
+#else
 tern_status tern_program_folder(char **folder, tern_error *err) {
     *folder = NULL;
     for (size_t size = 256;; size *= 2) {
@@ -197,5 +219,26 @@ tern_status tern_program_folder(char **folder, tern_error *err) {
         return TERN_OK;
     }
 }
+#endif
+
+// ---- What Darwin lacks -------------------------------------------------------------------------
+
+#if defined(__APPLE__)
+int pipe2(int ends[2], int flags) {
+    if (pipe(ends) != 0) return -1;
+    for (int i = 0; i < 2; i++) {
+        if (flags & O_CLOEXEC) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        if (flags & O_NONBLOCK) fcntl(ends[i], F_SETFL, fcntl(ends[i], F_GETFL) | O_NONBLOCK);
+    }
+    return 0;
+}
+
+void *memrchr(const void *text, int c, size_t n) {
+    const unsigned char *bytes = text;
+    while (n-- > 0)
+        if (bytes[n] == (unsigned char)c) return (void *)(bytes + n);
+    return NULL;
+}
+#endif
 
 #endif

@@ -90,7 +90,7 @@ bool tern_folder_is_others(const char *path) {
 void tern_folder_sync(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
-    (void)!fsync(fd); // not every file system can sync
+    (void)!tern_fd_sync(fd); // not every file system can sync
     close(fd);
 }
 
@@ -359,7 +359,12 @@ bool tern_fd_write_at(int fd, const void *bytes, uint64_t n, uint64_t offset) {
 }
 
 bool tern_fd_cut(int fd, uint64_t n) { return ftruncate(fd, (off_t)n) == 0; }
-bool tern_fd_sync(int fd) { return fsync(fd) == 0; }
+bool tern_fd_sync(int fd) {
+#if defined(F_FULLFSYNC) // of Darwin, whose fsync may leave bytes in the disk's cache
+    if (fcntl(fd, F_FULLFSYNC) == 0) return true;
+#endif
+    return fsync(fd) == 0;
+}
 bool tern_fd_close(int fd) { return close(fd) == 0; }
 
 #endif
