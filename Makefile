@@ -88,11 +88,11 @@ include mk/build.mk
 $(BUILD)/libtern.a: $(LIB_OBJ) FORCE
 	$(call again,ar,$(AR) rcs $@ $(made_of))
 # For installation: one object, in which only the public functions are visible. Tests link the
-# archive above, where they find the others, too.
-OBJCOPY ?= objcopy
+# archive above, where they find the others, too. Darwin's linker hides what is hidden.
+OBJCOPY ?= $(if $(DARWIN),: ,objcopy)
 $(BUILD)/public/libtern.a: $(LIB_OBJ) FORCE
 	$(call again,ar,$(LD) -r -o $(@D)/tern.o $(made_of) && $(OBJCOPY) --localize-hidden $(@D)/tern.o && $(AR) rcs $@ $(@D)/tern.o)
-$(BUILD)/$(SHARED): $(LIB_OBJ) $(if $(WINDOWS),$(BUILD)/gen/tern.def,mk/libtern.map) FORCE
+$(BUILD)/$(SHARED): $(LIB_OBJ) $(if $(WINDOWS),$(BUILD)/gen/tern.def,$(if $(DARWIN),$(BUILD)/gen/darwin.map,mk/libtern.map)) FORCE
 	$(call again,link,$(CC_SHARED) -o $@ $(made_of) $(LIBS))
 $(BUILD)/tern$(EXE): $(CLI_OBJ) $(BUILD)/libtern.a FORCE
 	$(call again,link,$(CC_LINK) $(PIE) $(HARDEN_LINK) -o $@ $(made_of) $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS))

@@ -19,8 +19,9 @@ endif
 FORCE:
 
 TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
-MACHINE := $(firstword $(subst -, ,$(TARGET)))
+MACHINE := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(TARGET))))
 WINDOWS := $(if $(findstring mingw,$(TARGET)),1)
+DARWIN  := $(if $(filter apple macos%,$(subst -, ,$(TARGET))),1)
 
 # -ffp-contract=off: a multiply and an add are fused only where the code says so (fma), so that
 # every instruction set gives the same bits.
@@ -29,12 +30,18 @@ WARNINGS := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 # Neither files nor this code are trusted: array overflows end the process, addresses are random,
 # tables of functions read-only. HARDEN= builds without.
 HARDEN   ?= -fstack-protector-strong $(if $(findstring sanitize,$(EXTRA_CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
-ifeq ($(WINDOWS),)
+ifeq ($(WINDOWS)$(DARWIN),)
 HARDEN_LINK ?= -Wl,-z,relro,-z,now
 PIE      ?= -pie
 PLATFORM := -fvisibility=hidden -fPIC -pthread
 SHARED   := libtern.so
 CC_SHARED = $(CC_LINK) -shared $(HARDEN_LINK) -Wl,-soname,libtern.so.$(ABI) -Wl,--version-script=mk/libtern.map
+EDIT_LIBS ?= -ledit
+else ifneq ($(DARWIN),)
+# Its linker does by itself what the others are asked for.
+PLATFORM := -fvisibility=hidden -fPIC -pthread -include src/base/os/os_darwin.h
+SHARED   := libtern.dylib
+CC_SHARED = $(CC_LINK) -dynamiclib -Wl,-install_name,@rpath/libtern.$(ABI).dylib -Wl,-exported_symbols_list,$(BUILD)/gen/darwin.map
 EDIT_LIBS ?= -ledit
 else
 # mk/ports.mk. Stacks as large as on Linux; addresses are random there without being asked for.
@@ -71,7 +78,7 @@ endef
 $(foreach p,$(PARTS),$(eval $(call part_rule,$(p))))
 # Libraries of which only some commands know are loaded by them (src/base/os/lazy.h), not at every start.
 # LAZY= links them, and so does a static program.
-LAZY ?= $(if $(or $(WINDOWS),$(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
+LAZY ?= $(if $(or $(WINDOWS)$(DARWIN),$(filter-out x86_64 aarch64,$(MACHINE)),$(findstring -static,$(CFLAGS) $(EXTRA_CFLAGS) $(PIE) $(HARDEN_LINK))),,1)
 LAZY := $(LAZY)
 CLI_LIBS := $(if $(WINDOWS),-lws2_32 -lntdll,$(if $(LAZY),,$(EDIT_LIBS)))
 # The stubs of a group of libraries, where it is built in: $(1): name, $(2): the libraries

@@ -8,15 +8,25 @@ TO     := $(DESTDIR)$(PREFIX)
 TO_LIB := $(DESTDIR)$(LIBDIR)
 TO_MAN := $(DESTDIR)$(MANDIR)
 SHELLS := bash zsh fish
-# A service of systemd, where the server is built.
-UNIT := $(if $(SERVE_NEEDS),lib/systemd/system/tern@.service)
+# A service of systemd or launchd, where the server is built.
+UNIT := $(if $(SERVE_NEEDS),$(if $(DARWIN),share/tern/tern.plist,lib/systemd/system/tern@.service))
+# The library's file, and the name that programs which are linked with it know.
+ifeq ($(DARWIN),)
+SHARED_FILE := libtern.so.$(VERSION)
+SHARED_ABI  := libtern.so.$(ABI)
+else
+SHARED_FILE := libtern.$(VERSION).dylib
+SHARED_ABI  := libtern.$(ABI).dylib
+endif
 completion_bash := share/bash-completion/completions/tern
 completion_zsh  := share/zsh/site-functions/_tern
 completion_fish := share/fish/vendor_completions.d/tern.fish
+# The program that knows its options: this machine's, where $(BUILD)/tern is another's.
+HERE ?= $(BUILD)/tern
 $(SHELLS:%=$(BUILD)/completions/%): $(BUILD)/completions/%: tools/completions.sh $(BUILD)/tern
 	@mkdir -p $(@D)
 	@echo "  shell $@"
-	$(Q)tools/completions.sh $* $(BUILD)/tern >$@.tmp && mv $@.tmp $@
+	$(Q)tools/completions.sh $* $(HERE) >$@.tmp && mv $@.tmp $@
 
 # What `tern chat stories` finds, and the drafts that lie beside it.
 CARRIED := $(wildcard models/*.gguf) models/chain-buckets.bin
@@ -30,11 +40,11 @@ install: all install-program $(BUILD)/public/libtern.a ## to PREFIX (/usr/local)
 	install -d "$(TO_LIB)/pkgconfig" "$(TO_LIB)/cmake/tern" "$(TO)/include"
 	install -m 644 $(PUBLIC) "$(TO)/include/"
 	install -m 644 $(BUILD)/public/libtern.a "$(TO_LIB)/libtern.a"
-	install -m 755 $(BUILD)/libtern.so "$(TO_LIB)/libtern.so.$(VERSION)"
-	$(STRIP) "$(TO_LIB)/libtern.so.$(VERSION)"
-	$(STRIP) -g "$(TO_LIB)/libtern.a"
-	ln -sf libtern.so.$(VERSION) "$(TO_LIB)/libtern.so.$(ABI)"
-	ln -sf libtern.so.$(ABI) "$(TO_LIB)/libtern.so"
+	install -m 755 $(BUILD)/$(SHARED) "$(TO_LIB)/$(SHARED_FILE)"
+	$(STRIP) $(if $(DARWIN),-x) "$(TO_LIB)/$(SHARED_FILE)"
+	$(STRIP) $(if $(DARWIN),-S,-g) "$(TO_LIB)/libtern.a"
+	ln -sf $(SHARED_FILE) "$(TO_LIB)/$(SHARED_ABI)"
+	ln -sf $(SHARED_ABI) "$(TO_LIB)/$(SHARED)"
 	sed -e 's|@PREFIX@|$(call escaped,$(PREFIX))|' -e 's|@LIBDIR@|$(call escaped,$(subst $(PREFIX)/,$${prefix}/,$(LIBDIR)))|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' \
 	    tools/tern.pc.in > "$(TO_LIB)/pkgconfig/tern.pc"
 	for file in tern-config tern-config-version; do \
@@ -44,10 +54,10 @@ install-program: $(BUILD)/tern $(SHELLS:%=$(BUILD)/completions/%)
 	install -d "$(TO)/bin" "$(TO_MAN)/man1" "$(TO)/share/tern/models"
 	install -m 755 $(BUILD)/tern "$(TO)/bin/tern"
 	$(STRIP) "$(TO)/bin/tern"
-	$(if $(UNIT),install -d "$(TO)/$(dir $(UNIT))" && sed -e 's|@PREFIX@|$(PREFIX)|' apps/serve/systemd/tern@.service > "$(TO)/$(UNIT)")
+	$(if $(UNIT),install -d "$(TO)/$(dir $(UNIT))" && sed -e 's|@PREFIX@|$(PREFIX)|' apps/serve/*/$(notdir $(UNIT)) > "$(TO)/$(UNIT)")
 	install -m 644 docs/tern.1 "$(TO_MAN)/man1/tern.1"
 	install -m 644 $(CARRIED) "$(TO)/share/tern/models/"
-	$(foreach s,$(SHELLS),install -D -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
+	$(foreach s,$(SHELLS),install -d "$(TO)/$(dir $(completion_$(s)))" && install -m 644 $(BUILD)/completions/$(s) "$(TO)/$(completion_$(s))" &&) true
 uninstall: ## remove what install installed
 	rm -f "$(TO)/bin/tern" $(PUBLIC:include/%="$(TO)/include/%") "$(TO_LIB)"/libtern.* "$(TO_LIB)/pkgconfig/tern.pc" "$(TO_LIB)"/cmake/tern/tern-config*.cmake \
 	    "$(TO_MAN)/man1/tern.1" $(CARRIED:models/%="$(TO)/share/tern/models/%") $(if $(UNIT),"$(TO)/$(UNIT)") $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")

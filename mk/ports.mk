@@ -37,13 +37,15 @@ windows: dist-libraries-$(WINDOWS_KIND) ## tern.exe and tern.dll for Windows, in
 .PHONY: test-windows-apps
 test-windows-apps: windows ## serve, pull, memory, mcp and agent of tern.exe, with Wine
 	tests/windows_apps_test.sh $(BUILD)/windows/tern.exe $(WINE)
-ifneq ($(WINDOWS),)
-# What the DLL offers: PE has no visibility.
+ifneq ($(WINDOWS)$(DARWIN),)
+# What the library offers: PE has no visibility, and Darwin's linker would show PCRE2's functions, too.
 $(BUILD)/gen/tern.def: $(PUBLIC)
 	@mkdir -p $(@D)
 	@echo "  write $@"
-	$(Q)cat $^ | $(CC) -fpreprocessed -E -P -xc - | tr '\n' ' ' | grep -o 'TERN_API [^(]*(' | \
-	    sed 's/.*[ *]\(tern_[a-z0-9_]*\)($$/    \1/' | sort -u | sed '1i EXPORTS' >$@
+	$(Q)(echo EXPORTS; sed 's|//.*||' $^ | tr '\n' ' ' | grep -o 'TERN_API [^(]*(' | \
+	    sed -n 's/.*[ *]\(tern_[a-z0-9_]*\)($$/    \1/p' | sort -u) >$@
+$(BUILD)/gen/darwin.map: $(BUILD)/gen/tern.def
+	$(Q)sed -n 's/^    /_/p' $< >$@
 endif
 
 # ---- WebAssembly --------------------------------------------------------------------------------

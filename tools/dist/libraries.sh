@@ -30,7 +30,8 @@ download() { # SHA256 PACKAGE VERSION
     dsc=$2_${3#*:}.dsc
     if [ ! -f "$sources/$dsc" ]; then
         if [ ! -f "$sources/apt/list" ]; then
-            echo "deb-src $mirror bookworm main" >"$sources/apt/list"
+            security=$(echo "$mirror" | sed 's,/debian\(/\|$\),/debian-security\1,')
+            printf 'deb-src %s main\n' "$mirror bookworm" "$security bookworm-security" >"$sources/apt/list"
             apt update
         fi
         # A signature that a mirror lacks is not needed: the hashes are below.
@@ -60,6 +61,11 @@ case $host in
     system=Windows rc=$host-windres
     export AR="$host-ar" RANLIB="$host-ranlib" RC="$rc" NM="$host-nm" STRIP="$host-strip"
     ;;
+*macos*)
+    system=Darwin rc='' host=$arch-apple-darwin20
+    export AR=llvm-ar-19 RANLIB=llvm-ranlib-19
+    CFLAGS="$CFLAGS -fPIC -fvisibility=hidden"
+    ;;
 *)
     system=Linux rc='' host=$arch-linux-gnu
     CFLAGS="$CFLAGS -fPIC -fvisibility=hidden"
@@ -85,10 +91,12 @@ by_cmake() { # OPTION...
 
 build_pcre2() { configured --enable-jit --disable-pcre2grep-libz && made libpcre2-8.la && made install-libLTLIBRARIES install-nodist_includeHEADERS install-pkgconfigDATA bin_PROGRAMS= lib_LTLIBRARIES=libpcre2-8.la; }
 build_utf8proc() { made libutf8proc.a CFLAGS="$CFLAGS -DUTF8PROC_STATIC" && cp libutf8proc.a "$to/lib" && cp utf8proc.h "$to/include"; }
-build_zlib() { ./configure --static --prefix="$to" && made libz.a && made install; }
+# On Darwin it takes fdopen for missing, where it is no macro.
+build_zlib() { CFLAGS="$CFLAGS -Dfdopen=fdopen" ./configure --static --prefix="$to" && made libz.a && made install; }
 # Terminals without a file of terminfo on this machine are known by themselves.
 build_ncurses() {
-    configured --with-termlib --enable-widec --without-cxx --without-cxx-binding --without-ada --without-progs --without-tests \
+    [ $system != Darwin ] || set -- --with-ospeed=unsigned # else it wants headers that are there no more
+    configured "$@" --with-termlib --enable-widec --without-cxx --without-cxx-binding --without-ada --without-progs --without-tests \
         --without-manpages --without-debug --disable-db-install --disable-stripping --without-shared \
         --with-default-terminfo-dir=/usr/share/terminfo \
         --with-terminfo-dirs=/etc/terminfo:/lib/terminfo:/usr/share/terminfo:/usr/lib/terminfo \
@@ -160,10 +168,13 @@ pc() { # MODULE LIBS [PRIVATE LIBS]
 mkdir -p "$to/lib" "$to/include"
 grep -v '^#' "$here/libraries.list" | while read -r sha256 package version; do
     case $system/$package in
+    # Programs for macOS have the memory and compressed text so far, but neither network nor media.
+    Darwin/openssl | Darwin/libevent | Darwin/curl | Darwin/*jpeg* | Darwin/libpng* | Darwin/libwebp | Darwin/giflib) continue ;;
+    Darwin/libogg | Darwin/libvorbis | Darwin/opus | Darwin/flac | Darwin/mpg123 | Darwin/lame | Darwin/libsoxr | Darwin/libsndfile) continue ;;
     Windows/ncurses | Windows/libedit) continue ;; # its console edits lines by other calls
     esac
     case $wanted in "  " | *" $package "*) ;; *) continue ;; esac
-    mark="$to/work/$package-$version.done"
+    mark="$to/work/$package-${version#*:}.done"
     [ ! -f "$mark" ] || continue
     download "$sha256" "$package" "$version"
     echo "  build $package $version ($to)"
