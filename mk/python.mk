@@ -31,6 +31,13 @@ $(PYTHON_SRC:bindings/python/%=$(PYTHON_TO)/%): $(PYTHON_TO)/%: bindings/python/
 	@mkdir -p $(@D)
 	@cp $< $@
 
+# What compiled programs know of the library.
+.PHONY: abi check-abi
+abi: $(PYTHON_TO)/tern/_c.py ## include/abi.txt again: with each release
+	bindings/python/abi.py $< >include/abi.txt
+check-abi: $(PYTHON_TO)/tern/_c.py
+	bindings/python/abi.py $< include/abi.txt
+
 .PHONY: python python-test python-types
 python: $(PYTHON_FILES) ## the Python package, a wheel in build/python
 	@$(PYTHON) bindings/python/wheel.py $(PYTHON_TO) $(VERSION) bindings/python/README.md LICENSE $(PYTHON_NOTICES) -- $(PYTHON_FILES)
