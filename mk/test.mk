@@ -52,7 +52,7 @@ tsan: ## the tests under the thread sanitizer
 	$(MAKE) BUILD=build/tsan OPT=-O1 EXTRA_CFLAGS="-fsanitize=thread" build/tsan/tern_tests programs-test
 	build/tsan/tern_tests -j $(TEST_JOBS) $(TESTS)
 
-lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types ## layers, systems, names of symbols, what the library may call, paths, format, mutants, docs
+lint: $(BUILD)/tern $(BUILD)/public/libtern.a python-types check-abi ## layers, systems, names of symbols, what the library may call, paths, format, mutants, docs
 	tools/check_layers.sh $(BUILD)/libtern.a
 	tools/check_os.sh
 	tools/check_families.sh
@@ -111,7 +111,7 @@ $(call obj,tools/web/make_unicode_tables.c): override COMPILE := -c
 $(BUILD)/gen/unicode_tables.inc: $(BUILD)/make_unicode_tables
 	@mkdir -p $(@D)
 	@echo "  write $@"
-	$(Q)$< > $@.tmp && mv $@.tmp $@
+	$(Q)$(RUN) $< > $@.tmp && mv $@.tmp $@
 $(BUILD)/obj/tests/wasm/unicode_web.o: $(BUILD)/gen/unicode_tables.inc
 
 $(BUILD)/2b.gguf: $(BUILD)/make_tiny_model
