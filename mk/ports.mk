@@ -36,7 +36,7 @@ windows: dist-libraries-$(WINDOWS_KIND) ## tern.exe and tern.dll for Windows, in
 	+$(WINDOWS_MAKE) all
 .PHONY: test-windows-apps
 test-windows-apps: windows ## serve, pull, memory, mcp and agent of tern.exe, with Wine
-	tests/windows_apps_test.sh $(BUILD)/windows/tern.exe $(WINE)
+	tests/arches/windows_apps.sh $(BUILD)/windows/tern.exe $(WINE)
 ifneq ($(WINDOWS)$(DARWIN),)
 # What the library offers: PE has no visibility, and Darwin's linker would show PCRE2's functions, too.
 $(BUILD)/gen/tern.def: $(PUBLIC)

@@ -2,7 +2,7 @@
 # The commands of tern.exe that talk to others, under Wine, by the scripts that test Linux's program: serve with TLS,
 # mcp, pull, memory, agent. What a script cannot show there is left out: links and permissions of POSIX, signals.
 #
-#     tests/windows_apps_test.sh TERN_EXE WINE
+#     tests/arches/windows_apps.sh TERN_EXE WINE
 #
 # Seen to fail: with a server's log that waits in a buffer; with a file that is open and cannot be renamed; with a
 # child's standard input that nobody closes.
