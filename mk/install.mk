@@ -62,6 +62,12 @@ uninstall: ## remove what install installed
 	rm -f "$(TO)/bin/tern" $(PUBLIC:include/%="$(TO)/include/%") "$(TO_LIB)"/libtern.* "$(TO_LIB)/pkgconfig/tern.pc" "$(TO_LIB)"/cmake/tern/tern-config*.cmake \
 	    "$(TO_MAN)/man1/tern.1" $(CARRIED:models/%="$(TO)/share/tern/models/%") $(if $(UNIT),"$(TO)/$(UNIT)") $(foreach s,$(SHELLS),"$(TO)/$(completion_$(s))")
 	rmdir "$(TO)/share/tern/models" "$(TO)/share/tern" "$(TO_LIB)/cmake/tern" 2>/dev/null || true
+.PHONY: deb
+deb: ## Debian packages tern, libtern and libtern-dev in build/deb, looked at by lintian
+	@command -v lintian >/dev/null || tools/install_deps.sh lintian dpkg-dev
+	rm -rf $(BUILD)/deb
+	+$(MAKE) install PREFIX=/usr LIBDIR=/usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null) DESTDIR=$(abspath $(BUILD))/deb/tree >/dev/null
+	tools/dist/deb.sh $(BUILD)/deb/tree $(VERSION) $(ABI) $(BUILD)/deb $(wildcard $(BUILD)/gen/lazy_*.c)
 .PHONY: install-test
 install-test: all $(BUILD)/public/libtern.a $(SHELLS:%=$(BUILD)/completions/%)
 	tests/install_test.sh "$(MAKE)" $(CC)

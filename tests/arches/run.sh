@@ -4,8 +4,7 @@
 # usage: run.sh HERE THERE ARCH ROOT JOBS [TEST...]
 #
 # HERE and THERE: folders with arch_story and, there, tern_tests; ROOT: the processor's C library.
-# Seen to fail: kernels compiled with -ffp-contract=fast, which fuse where others round (aarch64); the order of
-# bytes not looked at (s390x).
+# Seen to fail: another seed there (aarch64); the order of bytes not looked at (s390x).
 set -u
 here=$1 there=$2 arch=$3 root=$4 jobs=$5
 shift 5

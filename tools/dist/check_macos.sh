@@ -4,7 +4,7 @@
 #
 #     tools/dist/check_macos.sh BUILD KIND        KIND: aarch64-macos
 #
-# Seen to fail: a library linked by zig, which shows all names; a program that needs libz.
+# Seen to fail: a library linked by zig, which shows all names.
 set -u
 build=$1 kind=$2 failed=0
 wrong() { echo "$kind: $*"; failed=1; }
