@@ -263,7 +263,8 @@ def test_folder():
 
 
 def test_names_of_windows():
-    """Streams of a file, devices, drives, other spellings of a name. Seen to fail: on Windows, with names not looked at."""
+    """Streams of a file, devices, drives, other spellings of a name. Seen to fail: on Windows, with names
+    as they are joined with the path of the folder."""
     root = at("names/a.txt", "hello")[:-len("/a.txt")]
     at("secret.txt", "SECRET")
     asks = [("a.txt", "hello")] + [(path, "") for path in (
@@ -279,7 +280,7 @@ def test_names_of_windows():
 
 
 def test_mcp_of_tern():
-    """Of two terns one is the other's MCP server. Seen to fail: on Windows, with pipes that are not emptied while they are written."""
+    """Of two terns one is the other's MCP server. Seen to fail: on Windows, with an output that is not read."""
     m = model("mcp_tern", call("it_generate", prompt="A fox " * 100, raw=True, max_tokens=9, seed=3), "Done.")
     run = Run(m, "--mcp", "it=%s mcp models/stories.gguf -t 1" % os.environ.get("TERN_AS_CHILD", TERN))
     check(len(run.results()) == 1 and not run.results()[0][1] and run.results()[0][0], run.results(), run.err)

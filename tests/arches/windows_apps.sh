@@ -4,8 +4,7 @@
 #
 #     tests/arches/windows_apps.sh TERN_EXE WINE
 #
-# Seen to fail: with a server's log that waits in a buffer; with a file that is open and cannot be renamed; with a
-# child's standard input that nobody closes.
+# Seen to fail: with a server's log that waits in a buffer; with a file that is open and cannot be renamed.
 set -u
 exe=$(realpath "$1") wine=$2
 dir=$(mktemp -d)
@@ -42,6 +41,8 @@ if ! "$dir/tern" serve x 2>&1 | grep -q "built without"; then
     part tests/serve/serve_access_test.py keys_names the_queue
     part tests/serve/mcp/mcp_serve_test.py test_pipes
     part tests/serve/serve_test.py tls
+    part tests/serve/serve_image_test.py images_have
+    part tests/serve/serve_sound_test.py forms
 fi
 "$dir/tern" pull x 2>&1 | grep -q "built without" || part tests/hub_test.py cut_and_resume
 "$dir/tern" memory list "$dir/none" 2>&1 | grep -q "built without" || part tests/memory_test.py vectors

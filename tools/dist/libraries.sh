@@ -156,8 +156,8 @@ build_opus() { configured --disable-doc --disable-extra-programs --disable-stack
 build_flac() { sed -i "/microbench/d" CMakeLists.txt && by_cmake -DBUILD_CXXLIBS=OFF -DBUILD_PROGRAMS=OFF -DBUILD_EXAMPLES=OFF -DBUILD_DOCS=OFF -DINSTALL_MANPAGES=OFF -DWITH_STACK_PROTECTOR=OFF; }
 build_mpg123() { configured --disable-components --enable-libmpg123 && made install; }
 build_lame() { configured --disable-frontend --disable-decoder && made install; }
-build_libsoxr() { by_cmake -DBUILD_TESTS=OFF -DWITH_OPENMP=OFF -DWITH_LSR_BINDINGS=OFF -DBUILD_EXAMPLES=OFF; }
-build_libsndfile() { by_cmake -DBUILD_PROGRAMS=OFF -DBUILD_EXAMPLES=OFF -DENABLE_CPACK=OFF -DENABLE_EXTERNAL_LIBS=ON -DENABLE_MPEG=ON -DINSTALL_MANPAGES=OFF; }
+build_libsoxr() { by_cmake -DBUILD_TESTS=OFF -DWITH_OPENMP=OFF -DWITH_LSR_BINDINGS=OFF -DBUILD_EXAMPLES=OFF && { [ $system = Linux ] || pc soxr -lsoxr -lm; }; }
+build_libsndfile() { CFLAGS="$CFLAGS -DFLAC__NO_DLL" by_cmake -DBUILD_PROGRAMS=OFF -DBUILD_EXAMPLES=OFF -DENABLE_CPACK=OFF -DENABLE_EXTERNAL_LIBS=ON -DENABLE_MPEG=ON -DINSTALL_MANPAGES=OFF; }
 
 pc() { # MODULE LIBS [PRIVATE LIBS]
     mkdir -p "$to/lib/pkgconfig"
