@@ -55,9 +55,14 @@ TEST_PATTERN := %_test.c %_check.c
 LIB_SRC  := $(filter-out $(TEST_PATTERN) $(STORE_LEFT_OUT) $(MEDIA_LEFT_OUT) $(NOT_ASKED:.c=_none.c) $(call isa_files,$(filter-out $(ISAS),$(ALL_ISAS))),\
             $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c))
 TEST_SRC := $(filter $(TEST_PATTERN),$(filter-out $(if $(filter images,$(PARTS_OUT)),tests/library/media/image_test.c) $(if $(filter sounds,$(PARTS_OUT)),tests/library/media/sound_test.c),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c src/*/*/*/*/*.c tests/*.c tests/*/*.c tests/*/*/*.c))) \
-            tests/support/harness.c tests/support/blobs.c tests/support/tiny_model.c tests/support/real_shapes.c tests/support/closeness.c tests/support/oracle_folders.c tests/library/models/goldens.c tests/library/models/families_fixture.c tests/library/convert/keyed_model.c tests/library/group/group_fixture.c tests/library/webgpu/gpu_fixture.c tests/library/media/image_tokens_fixture.c tests/support/grammar_data.c tests/wasm/unicode_web.c \
+            tests/support/harness.c tests/support/harness_files.c tests/support/blobs.c tests/support/tiny_model.c tests/support/real_shapes.c tests/support/closeness.c tests/support/oracle_folders.c tests/library/models/goldens.c tests/library/models/families_fixture.c tests/library/convert/keyed_model.c tests/library/group/group_fixture.c tests/library/webgpu/gpu_fixture.c tests/library/media/image_tokens_fixture.c tests/support/grammar_data.c tests/wasm/unicode_web.c \
             apps/web/web_args.c $(SERVE_PLAIN) $(HUB_SRC) $(AGENT_SRC)
 EDIT_CALLER  := apps/cli/console/line$(if $(WINDOWS),_windows).c
+# On Windows the engine's tests, but for those of signals, processes and folders as POSIX has them.
+ifneq ($(WINDOWS),)
+POSIX_TESTS := $(shell grep -lE "<(signal|dirent|fcntl|poll|glob|sys/(wait|socket|mman))\.h>|\b(fork|mkdir|mkfifo|symlink|learnt_fixture|lstat|utimensat|posix_memalign|aligned_alloc)\b" $(TEST_SRC))
+TEST_SRC := $(filter-out apps/% tests/library/agent_tools_test.c tests/serve/% tests/agent/% tests/cli/% tests/wasm/% tests/library/webgpu/% src/kernels/webgpu/% tests/support/harness.c $(POSIX_TESTS),$(TEST_SRC)) tests/plain/plain_harness.c tests/plain/no_gpu.c
+endif
 CLI_SRC  := $(filter-out $(filter-out $(EDIT_CALLER),apps/cli/console/line.c apps/cli/console/line_windows.c),$(wildcard apps/system/*.c apps/cli/*.c apps/cli/*/*.c)) $(HUB_SRC) $(AGENT_SRC) $(SERVE_PLAIN) $(if $(SERVE_NEEDS),$(wildcard $(SERVE_LOOP)))
 
 LIB_OBJ  := $(call obj,$(LIB_SRC)) $(call lazy_obj,sounds,$(SOUND_LIBS)) $(call lazy_obj,images,$(IMAGE_LIBS))
@@ -94,7 +99,7 @@ $(BUILD)/public/libtern.a: $(LIB_OBJ) FORCE
 	$(call again,ar,$(LD) -r -o $(@D)/tern.o $(made_of) && $(OBJCOPY) --localize-hidden $(@D)/tern.o && $(AR) rcs $@ $(@D)/tern.o)
 $(BUILD)/$(SHARED): $(LIB_OBJ) $(if $(WINDOWS),$(BUILD)/gen/tern.def,$(if $(DARWIN),$(BUILD)/gen/darwin.map,mk/libtern.map)) FORCE
 	$(call again,link,$(CC_SHARED) -o $@ $(made_of) $(LIBS))
-$(BUILD)/tern$(EXE): $(CLI_OBJ) $(BUILD)/libtern.a FORCE
+$(BUILD)/tern$(EXE): $(CLI_OBJ) $(BUILD)/libtern.a $(if $(WINDOWS),$(BUILD)/obj/apps/system/windows.o) FORCE
 	$(call again,link,$(CC_LINK) $(PIE) $(HARDEN_LINK) -o $@ $(made_of) $(LIBS) $(CLI_LIBS) $(SERVE_LIBS) $(HUB_LIBS))
 
 # The command line for several machines: `mpirun -n 2 build/tern-mpi train ...`.

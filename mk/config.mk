@@ -46,8 +46,8 @@ EDIT_LIBS ?= -ledit
 else
 # mk/ports.mk. Stacks as large as on Linux; addresses are random there without being asked for.
 # -Wno-format: mingw judges formats by the old printf, and links the standard one.
-HARDEN_LINK ?= -static
-LDFLAGS  += -Wl,--stack,8388608
+HARDEN_LINK ?=
+PLATFORM_LINK := -static -Wl,--stack,8388608
 PLATFORM := -Wno-format -D_WIN32_WINNT=0x0A00 -D_POSIX_THREAD_SAFE_FUNCTIONS=200112L -include src/base/os/os_windows.h \
             -DPCRE2_STATIC -DUTF8PROC_STATIC
 SHARED   := tern.dll
@@ -56,7 +56,7 @@ CC_SHARED = $(CC_LINK) -shared $(HARDEN_LINK) -Wl,--out-implib,$(BUILD)/libtern.
 endif
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(OPT) $(CFLAGS) $(WARNINGS) $(HARDEN) -ffp-contract=off \
               -fno-math-errno $(PLATFORM) -Iinclude -Isrc -I. -I$(BUILD)/gen $(CPPFLAGS) $(EXTRA_CFLAGS)
-CC_LINK   = $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+CC_LINK   = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(PLATFORM_LINK)
 LIBS     := -lpcre2-8 -lutf8proc
 PKG_CONFIG ?= pkg-config
 

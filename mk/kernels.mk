@@ -11,7 +11,7 @@ KERNEL_PARTS := src/base/% src/kernels/cpu/float/% src/kernels/cpu/ternary/% src
                 src/kernels/cpu/grouped/% \
                 src/kernels/cpu/select.c
 KERNEL_SRC := $(filter $(KERNEL_PARTS),$(LIB_SRC))
-KERNEL_TEST_SRC := tests/support/harness.c tests/support/blobs.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
+KERNEL_TEST_SRC := tests/support/harness.c tests/support/harness_files.c tests/support/blobs.c $(filter $(KERNEL_PARTS),$(TEST_SRC))
 KERNEL_OBJ := $(call obj,$(KERNEL_SRC))
 
 .PHONY: check-kernels check-kernels-arm

@@ -6,7 +6,7 @@ TEST_JOBS ?= $(shell nproc)
 TESTS ?=
 # Scripts that take the program (and a tiny model), one after the other, but for those that run beside them
 # and those of other targets.
-SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi programs web_build windows_apps) \
+SCRIPT_TESTS := $(filter-out $(patsubst %,tests/%_test.sh,files header install make mpi programs web_build) \
                 tests/agent_test.py tests/haproxy_test.py,$(wildcard tests/*_test.sh tests/*/*_test.sh tests/*_test.py tests/serve/*_test.py tests/serve/*/*_test.py))
 .PHONY: test
 test: all $(BUILD)/tern_tests $(BUILD)/tiny.gguf header-test install-test make-test python-test static-test fuzz-replay ## the tests that every change must pass
@@ -97,7 +97,7 @@ make-test: deps
 test-mpi: all mpi ## training on two processes (needs OpenMPI)
 	tests/mpi_test.sh $(BUILD)/tern $(BUILD)/tern-mpi
 
-$(BUILD)/tern_tests: $(TEST_OBJ) $(BUILD)/libtern.a FORCE
+$(BUILD)/tern_tests$(EXE): $(TEST_OBJ) $(BUILD)/libtern.a $(RESOURCES) FORCE
 	$(call again,link,$(CC_LINK) -o $@ $(made_of) $(LIBS) $(HUB_LIBS) $(IMAGE_LIBS) $(SOUND_LIBS))
 $(BUILD)/make_tiny_model: $(call obj,tools/make_tiny_model.c tests/support/tiny_model.c tests/support/real_shapes.c) $(BUILD)/libtern.a
 	$(link)

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/strbuf.h"
 #include "formats/formats.h"
@@ -137,7 +136,7 @@ TEST(npy_what_is_written_is_read_again) {
     // In a separate folder: writing searches the folder for left-overs.
     char path[600];
     const char *folder = test_tmp("npy_folder");
-    mkdir(folder, 0755);
+    test_folder(folder);
     snprintf(path, sizeof path, "%s/array.npy", folder);
     for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
         const tern_array *w = &written[i];

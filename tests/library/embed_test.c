@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "tests/support/blobs.h"
 #include "formats/formats.h"
@@ -234,7 +233,7 @@ static const char *make_folder(const char *name, const char *modules) {
     snprintf(folder, sizeof folder, "%s", test_tmp(name));
     CHECK_MSG(tern_convert(test_tmp(gguf), folder, NULL, &err) == TERN_OK, "%s", err.message);
     snprintf(inside, sizeof inside, "%s/1_Pooling", folder);
-    mkdir(inside, 0700);
+    test_folder(inside);
     put_file(inside, "config.json", "{\"pooling_mode_lasttoken\": true}");
     put_file(folder, "modules.json", modules);
     put_file(folder, "sentence_bert_config.json", "{\"max_seq_length\": 20}");

@@ -97,7 +97,7 @@ TEST(convert_to_a_split_set_leaves_no_mixture_when_killed) {
     REQUIRE(memory_folder(folder, sizeof folder) && write_models(folder, in));
     char *place = tern_path_join(folder, "out"), *out = tern_path_join(place, "m.gguf");
     char *first = tern_path_join(place, "m-00001-of-00002.gguf");
-    mkdir(place, 0777);
+    test_folder(place);
     const conversion a = {in[0], out, first, 160 << 10}, b = {in[1], out, first, 160 << 10};
     kill_conversions(&a, &b, place);
     for (int i = 0; i < 2; i++) tern_free(in[i]);
@@ -168,7 +168,7 @@ TEST(convert_that_is_cancelled_leaves_nothing) {
     REQUIRE_OK(tiny_model_write(in, &(tiny_model_desc){.seed = 7}, &err), err);
     CHECK(tern_convert(in, out, &d, &err) == TERN_ERR_CANCELLED && n == 4);
     CHECK(access(out, F_OK) != 0);
-    mkdir(place, 0777);
+    test_folder(place);
     n = 0;
     CHECK(tern_convert(in, file, &d, &err) == TERN_ERR_CANCELLED);
     CHECK(access(file, F_OK) != 0 && count_left_overs(place) == 0);
@@ -188,7 +188,7 @@ TEST(convert_over_a_folder_removes_what_is_not_the_new_models) {
     size_t n;
     tern_error err = {0};
     REQUIRE_OK(tiny_model_write(in, &(tiny_model_desc){.seed = 8}, &err), err);
-    mkdir(out, 0777);
+    test_folder(out);
     for (int i = 0; i < 7; i++) {
         char *path = tern_path_join(out, names[i]);
         CHECK(tern_file_write(path, "{}", 2, &err) == TERN_OK);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "formats/formats.h"
 #include "tests/support/blobs.h"
@@ -82,7 +81,7 @@ static bool make_folder(const char *out, const folder_desc *d) {
     tern_file *f = NULL;
     tern_st_writer *w = NULL;
     tern_strbuf json = {0}, path = {0};
-    mkdir(out, 0777);
+    test_folder(out);
     bool ok = tiny_model_write(gguf, &tiny, &err) == TERN_OK &&
               tern_convert(gguf, plain, NULL, &err) == TERN_OK &&
               tern_file_open(&f, plain, &err) == TERN_OK &&

@@ -35,6 +35,7 @@ const char *test_data(const char *relative_path);
 char *test_read(const char *path, size_t *n);
 // Makes a file of these bytes, or the test fails; returns its path.
 const char *test_write(const char *path, const char *bytes, size_t n);
+bool test_folder(const char *path); // makes it; false: it is there, or cannot be made
 // A folder for files that a test writes; removed at the end.
 const char *test_tmp(const char *name);
 // The same in memory, where the system has such a folder, for many small files: those that are

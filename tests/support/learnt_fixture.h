@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "formats/shard/shard.h"
@@ -76,7 +75,7 @@ static inline path make_tokenizer(const char *template) {
 static inline bool borrow(path *folder, const char *tokenizer, const char *template_name) {
     path from = path_of(test_data("tokenizers"), tokenizer);
     snprintf(folder->text, sizeof folder->text, "%s", test_tmp("borrowed"));
-    mkdir(folder->text, 0777);
+    test_folder(folder->text);
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
     for (int i = 0; i < 2; i++) {
         path to = path_of(folder->text, names[i]);

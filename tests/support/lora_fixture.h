@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include "base/os/os_file.h"
 #include "input/tokenizer/tok_small.h"
 #include "tern_tools.h"
@@ -143,7 +142,7 @@ static inline bool copy_oracle(const char *from, char *folder, size_t size) {
     tern_error err = {0};
     bool ok = true;
     snprintf(folder, size, "%s", test_tmp("lora_family"));
-    mkdir(folder, 0777);
+    test_folder(folder);
     for (size_t i = 0; i < 3; i++) {
         char in[300], out[400];
         size_t n;

@@ -1,7 +1,6 @@
 #include "tests/support/oracle_folders.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/json/json.h"
 #include "tests/support/harness.h"
 
@@ -19,7 +18,7 @@ static bool splits_texts(const char *folder) {
 const char *oracle_for_gguf(const char *folder, const char *copy) {
     static const char *const names[] = {"config.json", "model.safetensors", "golden.safetensors"};
     if (splits_texts(folder)) return folder;
-    mkdir(copy, 0777);
+    test_folder(copy);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[700];
         size_t n;

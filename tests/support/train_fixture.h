@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/os/os_file.h"
 #include "input/tokenizer/tok_small.h"
@@ -47,7 +46,7 @@ static inline void make_data_in(const char *folder) {
     tern_file *file;
     tern_tokenizer *t;
     small_byte_level(&json, SMALL_LLAMA3, false);
-    mkdir(folder, 0777);
+    test_folder(folder);
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     test_write(path, json.ptr, json.len);
     tern_strbuf_free(&json);

@@ -1,7 +1,8 @@
 // fmaf, with one rounding on every system.
 //
 // The one in WASI's C library relies on a rounding mode that WebAssembly lacks, and so sometimes
-// rounds twice. The same in 16 lanes, and why it is exact: kernels/cpu/vec_wasm.h.
+// rounds twice, and so does mingw's. The same in 16 lanes, and why it is exact:
+// kernels/cpu/vec_wasm.h.
 #ifndef TERN_BASE_FMA_H
 #define TERN_BASE_FMA_H
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__wasm__)
+#if defined(__wasm__) || (defined(_WIN32) && !defined(__FMA__))
 static __attribute__((noinline, unused)) float tern_fma(float a, float b, float c) {
     double p = (double)a * b, s = p + c;
     uint64_t bits;

@@ -242,6 +242,44 @@ TEST(os_a_file_is_read_anywhere) {
     CHECK(tern_fd_read_at(fd, text, 3, 0) == -1);
 }
 
+// Below "mödel 你", folders whose names together are longer than Windows' 260 units. What the real
+// name of one is can be joined to. Seen to fail on Windows with names that are not made absolute
+// behind
+// "\\\\?\\", with those of the code page, and with a real name that keeps that front.
+TEST(os_names_have_any_length_and_characters) {
+    enum { DEPTH = 5, LENGTH = 80 };
+    char name[LENGTH + 1] = "m\xc3\xb6"
+                            "del \xe4\xbd\xa0",
+                       *paths[DEPTH + 1];
+    tern_names names = {0};
+    tern_error err = {0};
+    paths[0] = tern_strdup(TERN_MEM_MISC, test_tmp("long"));
+    REQUIRE_OK(tern_folder_make(paths[0], &err), err);
+    for (int i = 1; i <= DEPTH; i++) {
+        paths[i] = tern_path_join(paths[i - 1], name);
+        REQUIRE_OK(tern_folder_make(paths[i], &err), err);
+        memset(name, 'd', LENGTH);
+    }
+    // Wine knows no real names of more than 260 characters.
+    char *real = tern_path_real(paths[0]);
+    char *deep = tern_path_join(real ? real : ".", paths[DEPTH] + strlen(paths[0]) + 1);
+    char *file = tern_path_join(deep, "a"), *renamed = tern_path_join(paths[DEPTH], "\xc3\xbc");
+    REQUIRE(real && deep && file && renamed);
+    CHECK(strlen(paths[DEPTH]) > 300 && !strchr(real, '?'));
+    REQUIRE_OK(tern_file_write(file, "text", 4, &err), err);
+    CHECK(tern_path_rename(file, renamed) && tern_path_look(renamed) == TERN_PATH_FILE);
+    REQUIRE_OK(tern_folder_list(&names, paths[DEPTH], "", "", &err), err);
+    CHECK(names.n == 1 && !strcmp(names.list[0], "\xc3\xbc"));
+    CHECK(tern_file_remove(renamed) && tern_path_look(file) == TERN_PATH_NONE);
+    for (int i = DEPTH; i > 0; i--) CHECK(tern_folder_remove(paths[i]));
+    for (int i = 0; i <= DEPTH; i++) tern_free(paths[i]);
+    tern_names_free(&names);
+    tern_free(renamed);
+    tern_free(file);
+    tern_free(deep);
+    tern_free(real);
+}
+
 // ---- Libraries ---------------------------------------------------------------------------------
 
 // Seen to fail with a symbol that is looked up by another name.

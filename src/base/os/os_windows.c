@@ -156,10 +156,23 @@ void tern_map_drop(const void *part, size_t n) { (void)part, (void)n; }
 bool tern_can_load_libraries(void) { return true; }
 
 tern_status tern_library_open(void **library, const char *path, tern_error *err) {
-    *library = (void *)LoadLibraryA(path);
+    // What a library in a folder needs itself is looked for there, too.
+    const bool has_folder = tern_path_name(path) != path;
+    const DWORD flags = has_folder ? LOAD_WITH_ALTERED_SEARCH_PATH : 0;
+    wchar_t *wide = has_folder ? tern_windows_path(path) : tern_windows_wide(path), said[256];
+    *library = wide ? (void *)LoadLibraryExW(wide, NULL, flags) : NULL;
+    const DWORD code = wide ? GetLastError() : ERROR_INVALID_NAME;
+    free(wide);
     if (*library) return TERN_OK;
-    return tern_fail(err, TERN_ERR_DEVICE, "%s: cannot be loaded: error %lu of the system", path,
-                     GetLastError());
+    DWORD n = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL, code,
+                             0, said, sizeof said / sizeof *said, NULL);
+    while (n && (said[n - 1] <= L' ' || said[n - 1] == L'.')) n--;
+    said[n] = 0;
+    char *words = tern_windows_narrow(said);
+    tern_fail(err, TERN_ERR_DEVICE, "%s: cannot be loaded: %s (error %lu)", path,
+              words && *words ? words : "the system does not say why", code);
+    free(words);
+    return TERN_ERR_DEVICE;
 }
 
 void *tern_library_symbol(void *library, const char *name) {
@@ -170,17 +183,23 @@ void *tern_library_symbol(void *library, const char *name) {
 }
 
 static char *path_of(HMODULE module) { // NULL: unknown, or out of memory
+    wchar_t *wide = NULL;
     char *path = NULL;
     for (DWORD size = 256; size <= 65536; size *= 2) {
-        char *grown = tern_realloc(TERN_MEM_MISC, path, size);
+        wchar_t *grown = tern_realloc(TERN_MEM_MISC, wide, size * sizeof *wide);
         if (!grown) break;
-        path = grown;
-        DWORD n = GetModuleFileNameA(module, path, size);
+        wide = grown;
+        const DWORD n = GetModuleFileNameW(module, wide, size);
         if (n == 0) break;
-        if (n < size) return path;
+        if (n < size) {
+            char *narrow = tern_windows_narrow(wide);
+            path = narrow ? tern_strdup(TERN_MEM_MISC, narrow) : NULL;
+            free(narrow);
+            break;
+        }
     }
-    tern_free(path);
-    return NULL;
+    tern_free(wide);
+    return path;
 }
 
 char *tern_library_of(const void *function) {

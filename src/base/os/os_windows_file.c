@@ -1,7 +1,7 @@
 // Files on Windows 10 and later.
 //
-// Names go to the system unchanged: a program whose manifest sets the code page to UTF-8
-// (activeCodePage) can open every file, any other one only files that its code page can name.
+// The system takes UTF-16, and names of up to 260 units unless they begin with \\?\ and are written
+// as it writes them itself: tern_windows_path.
 //
 // A folder's lock is a kernel object named after the folder's number on its disk: it exists while
 // it is held, survives renaming and ends with the process. It excludes processes on this machine,
@@ -43,18 +43,82 @@ static bool fail_last(void) { // sets errno from the system's last error; return
     return false;
 }
 
+// ---- Names -------------------------------------------------------------------------------------
+
+#define SHORT_PATH 240 // a folder's may have 248
+
+// Elsewhere the system copies names where it wants them. These copies are not counted either, and
+// no test makes them fail.
+
+wchar_t *tern_windows_wide(const char *text) {
+    const int n = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, NULL, 0);
+    wchar_t *wide = n > 0 ? malloc((size_t)n * sizeof *wide) : NULL;
+    if (wide) MultiByteToWideChar(CP_UTF8, 0, text, -1, wide, n);
+    errno = wide ? errno : n > 0 ? ENOMEM : ENOENT;
+    return wide;
+}
+
+char *tern_windows_narrow(const wchar_t *wide) {
+    const int n = WideCharToMultiByte(CP_UTF8, 0, wide, -1, NULL, 0, NULL, NULL);
+    char *text = n > 0 ? malloc((size_t)n) : NULL;
+    if (text) WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, n, NULL, NULL);
+    errno = text ? errno : ENOMEM;
+    return text;
+}
+
+wchar_t *tern_windows_path(const char *path) {
+    wchar_t *given = tern_windows_wide(path);
+    const DWORD n = given ? GetFullPathNameW(given, 0, NULL, NULL) : 0;
+    wchar_t *full = n ? malloc(((size_t)n + 8) * sizeof *full) : NULL;
+    if (given) errno = n ? ENOMEM : ENOENT; // unless this succeeds
+    if (full) {
+        wchar_t *at = full + 8;
+        GetFullPathNameW(given, n, at, NULL);
+        const bool is_share = at[0] == L'\\' && at[1] == L'\\';
+        const bool is_done = n < SHORT_PATH || (is_share && (at[2] == L'?' || at[2] == L'.'));
+        const wchar_t *front = is_done ? L"" : is_share ? L"\\\\?\\UNC" : L"\\\\?\\";
+        const size_t n_front = wcslen(front);
+        if (!is_done && is_share) at++; // one backslash before the server
+        memmove(full + n_front, at, (wcslen(at) + 1) * sizeof *full);
+        memcpy(full, front, n_front * sizeof *full);
+    }
+    free(given);
+    return full;
+}
+
 // ---- Paths -------------------------------------------------------------------------------------
 
 #define SHARE_ALL (FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE)
 
-static HANDLE open_to_look(const char *path) { // folders, too
-    return CreateFileA(path, FILE_READ_ATTRIBUTES, SHARE_ALL, NULL, OPEN_EXISTING,
-                       FILE_FLAG_BACKUP_SEMANTICS, NULL);
+static HANDLE open_path(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags) {
+    wchar_t *wide = tern_windows_path(path);
+    HANDLE h = INVALID_HANDLE_VALUE;
+    if (wide)
+        h = CreateFileW(wide, access, share, NULL, how, flags, NULL);
+    else
+        SetLastError(errno == ENOMEM ? ERROR_OUTOFMEMORY : ERROR_INVALID_NAME);
+    const DWORD code = GetLastError();
+    free(wide);
+    SetLastError(code);
+    return h;
 }
 
-static bool is_link(const char *path) {
-    WIN32_FIND_DATAA found;
-    HANDLE h = FindFirstFileA(path, &found);
+static HANDLE open_to_look(const char *path) { // folders, too
+    return open_path(path, FILE_READ_ATTRIBUTES, SHARE_ALL, OPEN_EXISTING,
+                     FILE_FLAG_BACKUP_SEMANTICS);
+}
+
+// Calls `job` with the system's form of a path; false: errno.
+static bool with_path(const char *path, BOOL(WINAPI *job)(const wchar_t *path)) {
+    wchar_t *wide = tern_windows_path(path);
+    const bool ok = wide && (job(wide) || fail_last());
+    free(wide);
+    return ok;
+}
+
+static bool is_link(const wchar_t *path) {
+    WIN32_FIND_DATAW found;
+    HANDLE h = FindFirstFileW(path, &found);
     if (h == INVALID_HANDLE_VALUE) return false;
     FindClose(h);
     return (found.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) &&
@@ -77,30 +141,38 @@ tern_path_kind tern_path_look(const char *path) {
 }
 
 tern_path_kind tern_path_look_at(const char *path) {
-    DWORD attributes = GetFileAttributesA(path);
-    if (attributes == INVALID_FILE_ATTRIBUTES) {
-        fail_last();
-        return TERN_PATH_NONE;
-    }
-    return (attributes & FILE_ATTRIBUTE_REPARSE_POINT) && is_link(path) ? TERN_PATH_LINK
-                                                                        : tern_path_look(path);
+    wchar_t *wide = tern_windows_path(path);
+    if (!wide) return TERN_PATH_NONE;
+    const DWORD attributes = GetFileAttributesW(wide);
+    const bool is_there = attributes != INVALID_FILE_ATTRIBUTES || fail_last();
+    const bool leads_on = is_there && (attributes & FILE_ATTRIBUTE_REPARSE_POINT) && is_link(wide);
+    free(wide);
+    return leads_on ? TERN_PATH_LINK : is_there ? tern_path_look(path) : TERN_PATH_NONE;
 }
 
 char *tern_path_real(const char *path) {
     HANDLE h = open_to_look(path);
-    char *real = NULL;
+    char *real = NULL, *found = NULL;
     if (h == INVALID_HANDLE_VALUE) {
         fail_last();
         return NULL;
     }
-    DWORD n = GetFinalPathNameByHandleA(h, NULL, 0, FILE_NAME_NORMALIZED);
-    if (n) real = tern_alloc(TERN_MEM_MISC, (size_t)n + 1);
-    if (n && !real) errno = ENOMEM;
-    if (real && !GetFinalPathNameByHandleA(h, real, n + 1, FILE_NAME_NORMALIZED)) {
+    // It may be called "\\?\C:\a" or "\\?\UNC\server\a", which nothing may be joined to with a '/'.
+    const DWORD n = GetFinalPathNameByHandleW(h, NULL, 0, FILE_NAME_NORMALIZED);
+    wchar_t *wide = n ? malloc(((size_t)n + 1) * sizeof *wide) : NULL;
+    if (n && !wide) errno = ENOMEM;
+    if (!n || (wide && !GetFinalPathNameByHandleW(h, wide, n + 1, FILE_NAME_NORMALIZED))) {
         fail_last();
-        tern_free(real);
-        real = NULL;
+    } else if (wide && !wcsncmp(wide, L"\\\\?\\UNC\\", 8)) {
+        wide[6] = L'\\';
+        found = tern_windows_narrow(wide + 6);
+    } else if (wide) {
+        found = tern_windows_narrow(wide + (wcsncmp(wide, L"\\\\?\\", 4) ? 0 : 4));
     }
+    if (found) real = tern_strdup(TERN_MEM_MISC, found);
+    if (found && !real) errno = ENOMEM;
+    free(found);
+    free(wide);
     CloseHandle(h);
     return real;
 }
@@ -128,15 +200,22 @@ tern_stamp tern_file_stamp(const char *path) {
 tern_stamp tern_fd_stamp(int fd) { return stamp_of((HANDLE)_get_osfhandle(fd)); }
 
 bool tern_path_rename(const char *from, const char *to) {
-    DWORD flags = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
-    return MoveFileExA(from, to, flags) || fail_last();
+    const DWORD flags = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
+    wchar_t *source = tern_windows_path(from), *target = source ? tern_windows_path(to) : NULL;
+    const bool ok = target && (MoveFileExW(source, target, flags) || fail_last());
+    free(source);
+    free(target);
+    return ok;
 }
-bool tern_file_remove(const char *path) { return DeleteFileA(path) || fail_last(); }
-bool tern_folder_remove(const char *path) { return RemoveDirectoryA(path) || fail_last(); }
+bool tern_file_remove(const char *path) { return with_path(path, DeleteFileW); }
+bool tern_folder_remove(const char *path) { return with_path(path, RemoveDirectoryW); }
 
 bool tern_folder_create(const char *path, bool is_private) {
     (void)is_private; // a folder inherits the permissions of its parent
-    return CreateDirectoryA(path, NULL) || fail_last();
+    wchar_t *wide = tern_windows_path(path);
+    const bool ok = wide && (CreateDirectoryW(wide, NULL) || fail_last());
+    free(wide);
+    return ok;
 }
 
 bool tern_folder_is_others(const char *path) {
@@ -148,25 +227,34 @@ void tern_folder_sync(const char *path) { (void)path; } // renaming writes throu
 
 uint64_t tern_disk_room(const char *folder) {
     ULARGE_INTEGER room;
-    return GetDiskFreeSpaceExA(folder, &room, NULL, NULL) ? room.QuadPart : UINT64_MAX;
+    wchar_t *wide = tern_windows_path(folder);
+    const bool ok = wide && GetDiskFreeSpaceExW(wide, &room, NULL, NULL);
+    free(wide);
+    return ok ? room.QuadPart : UINT64_MAX;
 }
 
 // ---- Folders -----------------------------------------------------------------------------------
 
 tern_status tern_folder_read(tern_names *names, const char *folder, const char *begin,
                              const char *end, tern_error *err) {
-    WIN32_FIND_DATAA e;
+    WIN32_FIND_DATAW e;
     char *pattern = tern_path_join(folder, "*");
-    if (!pattern) return tern_fail_memory(err, strlen(folder) + 3);
-    HANDLE h = FindFirstFileA(pattern, &e);
+    wchar_t *wide = pattern ? tern_windows_path(pattern) : NULL;
     tern_free(pattern);
+    if (!wide && errno == ENOMEM) return tern_fail_memory(err, strlen(folder) + 3);
+    HANDLE h = wide ? FindFirstFileW(wide, &e) : INVALID_HANDLE_VALUE;
+    free(wide);
     if (h == INVALID_HANDLE_VALUE) {
         fail_last();
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
     }
     tern_status status = TERN_OK;
-    do status = tern_names_add_entry(names, e.cFileName, begin, end, err);
-    while (status == TERN_OK && FindNextFileA(h, &e));
+    do {
+        char *name = tern_windows_narrow(e.cFileName);
+        status = name ? tern_names_add_entry(names, name, begin, end, err)
+                      : tern_fail_memory(err, sizeof e.cFileName);
+        free(name);
+    } while (status == TERN_OK && FindNextFileW(h, &e));
     FindClose(h);
     return status;
 }
@@ -209,9 +297,9 @@ tern_status tern_file_open_regular(int *fd, const char *path, uint64_t *n_bytes,
     }
     // Others may replace it meanwhile, as on other systems.
     if (kind == TERN_PATH_FILE)
-        *fd = descriptor_of(CreateFileA(path, GENERIC_READ, SHARE_ALL, NULL, OPEN_EXISTING,
-                                        FILE_ATTRIBUTE_NORMAL, NULL),
-                            _O_RDONLY);
+        *fd = descriptor_of(
+            open_path(path, GENERIC_READ, SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL),
+            _O_RDONLY);
     if (*fd < 0)
         return tern_fail(err, TERN_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
     *n_bytes = tern_fd_size(*fd);
@@ -226,8 +314,8 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool 
     if (kind != TERN_PATH_NONE && kind != TERN_PATH_FILE)
         return tern_fail(err, TERN_ERR_IO, "%s: not a regular file", path);
     // That nobody else may write is the lock; renaming and removing it are allowed.
-    HANDLE h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_DELETE,
-                           NULL, OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, NULL);
+    HANDLE h = open_path(path, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_DELETE,
+                         OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL);
     if (h == INVALID_HANDLE_VALUE && GetLastError() == ERROR_SHARING_VIOLATION)
         return tern_fail(err, TERN_ERR_IO, "%s: another process is writing there", path);
     *fd = descriptor_of(h, _O_APPEND);
@@ -239,17 +327,17 @@ tern_status tern_file_open_log(int *fd, const char *path, uint64_t n_keep, bool 
 }
 
 int tern_file_open_shared(const char *path, bool anyway, bool *taken) {
-    HANDLE h = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, anyway ? SHARE_ALL : 0, NULL,
-                           OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, NULL);
+    HANDLE h = open_path(path, GENERIC_READ | GENERIC_WRITE, anyway ? SHARE_ALL : 0, OPEN_ALWAYS,
+                         FILE_ATTRIBUTE_NORMAL);
     *taken = h == INVALID_HANDLE_VALUE && GetLastError() == ERROR_SHARING_VIOLATION && !anyway;
     return descriptor_of(h, 0);
 }
 
 int tern_file_create(const char *path, const char *like) {
     (void)like; // permissions come from the folder
-    return descriptor_of(CreateFileA(path, GENERIC_READ | GENERIC_WRITE, SHARE_ALL, NULL,
-                                     CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL),
-                         0);
+    return descriptor_of(
+        open_path(path, GENERIC_READ | GENERIC_WRITE, SHARE_ALL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL),
+        0);
 }
 
 int tern_file_create_private(const char *path) { return tern_file_create(path, ""); }
@@ -266,8 +354,7 @@ int tern_device_open(const char *path, bool *is_stdout) {
     int fd = standard_of(path);
     *is_stdout = fd == 1;
     if (fd < 0)
-        return descriptor_of(
-            CreateFileA(path, GENERIC_WRITE, SHARE_ALL, NULL, OPEN_EXISTING, 0, NULL), 0);
+        return descriptor_of(open_path(path, GENERIC_WRITE, SHARE_ALL, OPEN_EXISTING, 0), 0);
     int copy = _dup(fd);
     if (copy >= 0) _setmode(copy, _O_BINARY);
     return copy;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/dtype/half.h"
 #include "formats/formats.h"
@@ -38,7 +37,7 @@ static void *add(const char *name, const char *dtype, size_t outer, size_t inner
 static const char *write_folder(const char *config) {
     static char path[400], file[440];
     snprintf(path, sizeof path, "%s", test_tmp("packed"));
-    mkdir(path, 0777);
+    test_folder(path);
     snprintf(file, sizeof file, "%s/config.json", path);
     FILE *f = fopen(file, "wb");
     fputs(config, f);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "tests/support/blobs.h"
 #include "tests/support/harness.h"
@@ -191,7 +190,7 @@ static void save_text(const char *folder, const char *name, const char *text) {
 
 static const char *new_folder(const char *name) {
     const char *folder = test_tmp(name);
-    mkdir(folder, 0777);
+    test_folder(folder);
     return folder;
 }
 

@@ -10,7 +10,7 @@ static tern_status learn(const path *tokenizer, const char *line, const char *en
                          tern_error *err) {
     path text = path_of(test_tmp("learnt"), "chat.jsonl"), folder, shard;
     const char *source = text.text;
-    mkdir(test_tmp("learnt"), 0777);
+    test_folder(test_tmp("learnt"));
     test_write(source, line, strlen(line));
     folder = path_of(test_tmp("learnt"), "shards");
     shard = path_of(folder.text, "train-00000.tern");

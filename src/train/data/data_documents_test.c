@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "tests/support/harness.h"
@@ -188,8 +187,8 @@ TEST(documents_of_an_array_are_in_memory_one_at_a_time) {
 
 TEST(documents_of_a_folder_come_in_the_order_of_names) {
     const char *folder = test_tmp("texts");
-    mkdir(folder, 0777);
-    mkdir(test_tmp("texts/m"), 0777);
+    test_folder(folder);
+    test_folder(test_tmp("texts/m"));
     test_write(test_tmp("texts/z.txt"), "z", 1);
     test_write(test_tmp("texts/a.jsonl"), "{\"text\":\"a\"}", 12);
     test_write(test_tmp("texts/m/inner.txt"), "inner", 5);
@@ -217,7 +216,7 @@ TEST(documents_of_a_folder_are_not_its_tokenizer) {
                                            {"tokenizer.json", "{\"model\": {}}"}};
     char folder[300], path[400];
     snprintf(folder, sizeof folder, "%s", test_tmp("mixed"));
-    mkdir(folder, 0777);
+    test_folder(folder);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i][0]);
         test_write(path, files[i][1], strlen(files[i][1]));

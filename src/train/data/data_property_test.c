@@ -335,7 +335,7 @@ static void check_template(const char *name, const path *tokenizer, int n_chats,
     const char *source = text.text;
     speaker s = {0};
     tern_error err = {0};
-    mkdir(test_tmp("law"), 0777);
+    test_folder(test_tmp("law"));
     memset(chats, 0, sizeof chats);
     for (int i = 0; i < n_chats; i++) make_chat(&chats[i], (uint64_t)i);
     tern_status status = open_speaker(&s, tokenizer, &err);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -211,7 +210,7 @@ TEST(data_build_makes_shards_that_hold_each_text_once) {
                                  .n_threads = 3,
                                  .licence = "CC0 \"x\""};
     tern_data_build_stats stats;
-    mkdir(out.path, 0777);
+    test_folder(out.path);
     test_write(test_tmp("built/valid-00001.tern"), "old", 3); // of an earlier build: must go
     REQUIRE_OK(tern_data_build(out.path, &desc, &stats, &err), err);
     CHECK(access(test_tmp("built/valid-00001.tern"), F_OK) != 0);

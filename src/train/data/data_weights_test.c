@@ -67,7 +67,7 @@ static path make_sources(path *sources) {
     tern_error err = {0};
     path tokenizer = path_of(test_tmp("weights_tok.json"), "");
     tokenizer.text[strlen(tokenizer.text) - 1] = 0;
-    mkdir(test_tmp("weights"), 0777);
+    test_folder(test_tmp("weights"));
     for (int i = 0; i < 3; i++) {
         sources[i] = path_of(test_tmp("weights"), names[i]);
         write_source(&sources[i], (char)('a' + i));
@@ -97,7 +97,7 @@ TEST(data_takes_sources_by_their_weights) {
         .n_threads = 2,
     };
     counts train, valid;
-    mkdir(test_tmp("weighted"), 0777);
+    test_folder(test_tmp("weighted"));
     REQUIRE_OK(tern_data_build(out.text, &desc, &stats, &err), err);
     REQUIRE(count_split(&train, &tokenizer, out.text, "train"));
     REQUIRE(count_split(&valid, &tokenizer, out.text, "valid"));

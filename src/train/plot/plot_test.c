@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/os/os_file.h"
 #include "base/strbuf.h"
@@ -14,7 +13,7 @@
 static tern_status plot(const char *folder, const char *log, char **svg, tern_error *err) {
     char *path = tern_path_join(folder, "log.jsonl"), *out = tern_path_join(folder, "loss.svg");
     tern_strbuf text = {0};
-    mkdir(folder, 0777);
+    test_folder(folder);
     CHECK(tern_file_write(path, log, strlen(log), err) == TERN_OK);
     tern_status status = tern_train_plot((const char *const[]){path}, 1, out, err);
     FILE *f = status == TERN_OK ? fopen(out, "r") : NULL;

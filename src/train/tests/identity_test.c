@@ -287,14 +287,14 @@ TEST(training_takes_folders_of_any_name) {
     tern_error err;
     losses l;
     size_t n;
-    mkdir(folder, 0777);
+    test_folder(folder);
     for (int i = 0; i < 6; i++) {
         char name[201];
         snprintf(name, sizeof name, "%0200d", i);
         char *next = tern_path_join(folder, name);
         tern_free(folder);
         folder = next;
-        CHECK(mkdir(folder, 0777) == 0);
+        CHECK(test_folder(folder));
     }
     data = tern_path_join(folder, "d[1]?*");
     out = tern_path_join(folder, "o[!a]");
@@ -358,7 +358,7 @@ TEST(training_keeps_no_checkpoint_that_is_not_finite) {
     tern_trainer *t;
     make_data(data, sizeof data);
     snprintf(out, sizeof out, "%s", test_tmp("train_bad"));
-    mkdir(out, 0777);
+    test_folder(out);
     tern_train_desc d = small_run(data, out, &l);
     REQUIRE_OK(tern_trainer_open(&t, &d, &err), err);
     CHECK(tern_trainer_init_weights(t, &err) == TERN_OK);

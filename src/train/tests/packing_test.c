@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/hash.h"
 #include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/train_fixture.h"
@@ -33,7 +32,7 @@ static bool make_lengths(char *folder, size_t size, bool leads) {
         if (tern_data_tokenizer(tokenizer, &learn, NULL, &err) != TERN_OK) return false;
     } else {
         tern_strbuf json = {0};
-        mkdir(tokenizer, 0777);
+        test_folder(tokenizer);
         small_byte_level(&json, SMALL_LLAMA3, false);
         snprintf(path, sizeof path, "%s/tokenizer.json", tokenizer);
         test_write(path, json.ptr, json.len);

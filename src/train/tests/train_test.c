@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/alloc.h"
@@ -443,7 +442,7 @@ TEST(training_takes_the_tokenizer_of_a_gguf_along) {
     for (int kind = 0; kind < 2; kind++) {
         tern_strbuf json = {0};
         snprintf(folder, sizeof folder, "%s%d", test_tmp("gguf_tokenizer"), kind);
-        mkdir(folder, 0777);
+        test_folder(folder);
         if (kind == 0)
             small_byte_level(&json, SMALL_LLAMA3, false);
         else

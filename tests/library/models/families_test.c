@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/dtype/half.h"
 #include "goldens.h"
 #include "runtime/runtime.h"
@@ -133,8 +132,8 @@ static void check_round_trip(const char *folder, const spelling *s) {
     char gguf[700], back[700], again[700];
     opened o;
     const char *in = test_tmp("families_there"), *out = test_tmp("families_back");
-    mkdir(in, 0777);
-    mkdir(out, 0777);
+    test_folder(in);
+    test_folder(out);
     snprintf(gguf, sizeof gguf, "%s/m%d.gguf", in, n_calls);
     snprintf(back, sizeof back, "%s/folder%d", in, n_calls);
     snprintf(again, sizeof again, "%s/m%d.gguf", out, n_calls++);

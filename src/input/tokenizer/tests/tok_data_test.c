@@ -1,5 +1,4 @@
 // Against other programs: ids of the models' own tokenizers for real and for hostile text.
-#include <sys/stat.h>
 #include <time.h>
 #include "input/tokenizer/tests/tok_fixture.h"
 
@@ -428,7 +427,7 @@ static void check_written(const char *vocabulary) {
                    err);
         char folder[512];
         snprintf(folder, sizeof folder, "%s", test_tmp("written_tokenizer"));
-        mkdir(folder, 0777);
+        test_folder(folder);
         write_text(folder, "tokenizer.json", &json);
         write_text(folder, "tokenizer_config.json", &config);
         REQUIRE_OK(tern_file_open(&file, folder, &err), err);
