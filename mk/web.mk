@@ -35,7 +35,7 @@ web_gzip_max = $(if $(filter %check.wasm,$(1)),$$((2 * $(WEB_GZIP_MAX))),$(WEB_G
 
 # Kernels are compiled for speed, the rest for size. No dates, no names of folders: nothing that
 # differs from one build to the next.
-WEB_SRC   = $(sort $(filter-out %_scalar.c %/dora.c $(NOT_ASKED),$(OTHER_SRC)) $(NOT_ASKED:.c=_none.c) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
+WEB_SRC   = $(sort $(filter-out %_scalar.c %/dora.c src/kernels/webgpu/train/%.c $(NOT_ASKED),$(OTHER_SRC)) $(NOT_ASKED:.c=_none.c) $(call isa_files,wasm)) $(sort $(filter-out %_test.c,$(wildcard apps/web/*.c apps/web/unicode/*.c)))
 # Without error.c, and without what only saves time: apps/web/web_left_out.c.
 WEB_PCRE2 = $(addprefix $(WEB_DEPS)/pcre2/src/pcre2_,compile.c jit_compile.c pattern_info.c config.c context.c \
             extuni.c find_bracket.c match.c match_data.c newline.c ord2utf.c script_run.c string_utils.c \

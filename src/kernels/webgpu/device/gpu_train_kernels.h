@@ -2,9 +2,17 @@
 #ifndef TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_KERNELS_H
 #define TERN_KERNELS_WEBGPU_TRAIN_GPU_TRAIN_KERNELS_H
 
-#define GPU_TRAIN_KERNELS(ROW)                                                                     \
+#ifdef TERN_NO_TRAINING // the two that opening a device knows
+#define GPU_TRAIN_KERNELS(ROW) GPU_TRAIN_PRODUCTS(ROW)
+#else
+#define GPU_TRAIN_KERNELS(ROW) GPU_TRAIN_PRODUCTS(ROW) GPU_TRAIN_OTHERS(ROW)
+#endif
+
+#define GPU_TRAIN_PRODUCTS(ROW)                                                                    \
     ROW(GPU_TRAIN_GEMM, "train_gemm", "gemm", "rrw")                                               \
-    ROW(GPU_TRAIN_GEMM_MATRIX, "train_gemm_matrix", "gemm", "rrw")                                 \
+    ROW(GPU_TRAIN_GEMM_MATRIX, "train_gemm_matrix", "gemm", "rrw")
+
+#define GPU_TRAIN_OTHERS(ROW)                                                                      \
     ROW(GPU_TRAIN_HADAMARD, "hadamard", "hadamard", "wrw")                                         \
     ROW(GPU_TRAIN_DECODE, "train_decode", "decode", "rrw")                                         \
     ROW(GPU_TRAIN_DECODE_WIDE, "train_decode_wide", "decode", "rrw")                               \
