@@ -231,8 +231,8 @@ tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t en
     return OP(g, SEGMENTS, TERN_IN(ids, table), .first = end);
 }
 
-// Several products of one x share its quantization, which a training step keeps for their gradients.
-// Lowering for inference does the same again, so the module of a browser does without.
+// Products of one x share its quantization, which training keeps for their gradients. Lowering for
+// inference sees to it again, so the module of a browser does without.
 tern_vid tern_g_quantize(tern_graph *g, tern_vid x) {
 #ifndef TERN_NO_TRAINING
     for (size_t i = g->n_nodes; x >= 0 && (int32_t)i-- > g->values[x].producer + 1;)

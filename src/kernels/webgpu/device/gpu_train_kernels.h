@@ -19,6 +19,8 @@
     ROW(GPU_TRAIN_NORM, "train_rows", "rms_norm", "rr--w")                                         \
     ROW(GPU_TRAIN_QUANTIZE, "train_rows", "quantize", "r---w")                                     \
     ROW(GPU_TRAIN_NORM_QUANTIZE, "train_rows", "norm_quantize", "rr--w")                           \
+    ROW(GPU_TRAIN_QUANTIZE_HALF, "train_rows", "quantize_half", "r------w")                        \
+    ROW(GPU_TRAIN_NORM_QUANTIZE_HALF, "train_rows", "norm_quantize_half", "rr-----w")              \
     ROW(GPU_TRAIN_NORM_GRAD, "train_rows", "norm_grad", "rrrrww")                                  \
     ROW(GPU_TRAIN_NORM_GRAD_W, "train_rows", "norm_grad_w", "r-r-w-r")                             \
     ROW(GPU_TRAIN_EMBED, "train_elements", "embed", "r--w-r")                                      \
@@ -60,6 +62,10 @@
     ROW(GPU_TRAIN_GLU, "train_elements", "glu", "rr-w")                                            \
     ROW(GPU_TRAIN_ACT_GRAD, "train_elements", "act_grad", "rr-w")                                  \
     ROW(GPU_TRAIN_GLU_GRAD, "train_elements", "glu_grad", "rrrww")                                 \
+    ROW(GPU_TRAIN_GLU_GRAD_HALF, "train_elements", "glu_grad_half", "rrr---ww")                    \
+    ROW(GPU_TRAIN_ROUND_HALF, "train_round", "round_half", "--r-w")                                \
+    ROW(GPU_TRAIN_TURN, "train_round", "turn", "--r-w")                                            \
+    ROW(GPU_TRAIN_TURN_HALF, "train_round", "turn_half", "---rw")                                  \
     ROW(GPU_TRAIN_ROPE, "train_rope", "rope", "rwrr")                                              \
     ROW(GPU_TRAIN_LOSS, "train_loss", "cross_entropy", "rrww")                                     \
     ROW(GPU_TRAIN_LOSS_GRAD, "train_loss", "cross_entropy_grad", "-r--wrr")                        \
@@ -71,6 +77,7 @@
     ROW(GPU_TRAIN_ABS_PARTS, "train_sums", "abs_parts", "rw")                                      \
     ROW(GPU_TRAIN_SQUARE_PARTS, "train_sums", "square_parts", "rw")                                \
     ROW(GPU_TRAIN_TERNARIZE, "train_sums", "ternarize", "r-rw")                                    \
+    ROW(GPU_TRAIN_TERNARIZE_HALF, "train_sums", "ternarize_half", "r-r---w")                       \
     ROW(GPU_TRAIN_FAKE_QUANTIZE, "train_round", "fake_quantize", "rw")                             \
     ROW(GPU_TRAIN_SUM_PARTS, "train_sums", "sum_parts", "--r-w")                                   \
     ROW(GPU_TRAIN_SUM_ROWS, "train_sums", "sum_rows", "----wr")                                    \

@@ -3,7 +3,8 @@
 //   gpu_train.c       the device, its arrays, reading and writing
 //   gpu_train_plan.c  a graph becomes a program: memory, pipelines, bind groups
 //   gpu_train_codes.c frozen matrices as codes
-//   gpu_train_ops.c   the dispatches of each op; gpu_train_attention.c those of attention,
+//   gpu_train_ops.c   the dispatches of each op; gpu_train_products.c those of products,
+//                     gpu_train_attention.c those of attention,
 //                     gpu_train_mixture.c those of experts, gpu_train_scan.c those of states
 //   gpu_train_run.c   running a batch
 //   gpu_train_units.c matrix units or not
@@ -22,6 +23,8 @@ struct tern_trainer_device {
     tern_device *gpu;
     uint64_t piece_bytes;   // of the widest value of the head, 0: the default
     uint64_t stripe_floats; // of a matrix of codes that are decoded at once; 0: the default
+    uint64_t halves_from;   // rows of a product's other factor that are worth rounding one for; 0:
+                            // the default
     bool rounds; // factors of products to half precision, which the matrix units multiply
     char description[256];
 };
@@ -57,10 +60,12 @@ typedef struct gpu_train_step {
     double flops; // of a product, for each token
 } gpu_train_step;
 
+#define GPU_NO_VALUE ((tern_vid)-1)
 typedef struct gpu_slot { // a buffer that temporaries of one size share
     uint64_t bytes;
     wgpu_buffer buffer;
-    int use; // of scratch; 0: values
+    int use;        // of scratch; 0: values
+    tern_vid holds; // whose halves a scratch has after the steps so far; GPU_NO_VALUE
 } gpu_slot;
 
 typedef struct gpu_train_uniform { // struct Run of train_run.wgsl
@@ -83,6 +88,7 @@ struct tern_program {
     gpu_slot *slots;
     size_t n_slots, slots_capacity;
     wgpu_buffer *buffers; // by value
+    bool *is_half;        // by value: halves, which only the matrix units read
     wgpu_buffer uniform, ids, targets, spans, order, found;
     wgpu_buffer taken, places; // rows of a piece; of each row its index among the scored, or -1
     wgpu_buffer weights;       // of the losses of a piece
@@ -110,6 +116,10 @@ void gpu_train_program_free(tern_program *p);
 // 3: p->decoded) and size.
 tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
                               tern_error *err);
+tern_status gpu_train_slot(tern_program *p, int use, uint64_t bytes, gpu_slot **out,
+                           tern_error *err);
+// The bytes of a value in memory.
+uint64_t gpu_train_bytes(const tern_program *p, tern_vid v);
 // Most rows of a value with as many as tokens, or as a piece has.
 static inline uint64_t gpu_train_rows(const tern_program *p, tern_vid v) {
     bool in_piece = p->head.end > 0 && p->g.values[v].dim == p->head.dim;
@@ -117,12 +127,26 @@ static inline uint64_t gpu_train_rows(const tern_program *p, tern_vid v) {
 }
 // Columns of a row in memory.
 static inline uint64_t gpu_train_stride(int64_t n_cols) { return gpu_round((uint64_t)n_cols, 4); }
+// Whether the matrix units compute a product with m rows (0: tokens) and n columns, in pieces of
+// 16 x 16.
+static inline bool gpu_train_by_units(const tern_program *p, uint64_t m, uint64_t n) {
+    return p->device->rounds && m % 16 == 0 && n % 16 == 0;
+}
 
 // ---- gpu_train_ops.c ---------------------------------------------------------------------------
 
 #define GPU_TRAIN_STEPS 8 // of a node at most
 // Appends the steps of a node.
 tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *err);
+
+// ---- gpu_train_products.c ----------------------------------------------------------------------
+
+// Whether an input of a node is a factor that the matrix units may read as halves.
+bool gpu_train_takes_halves(const tern_program *p, const tern_node *n, int input);
+// Before the steps of a head in pieces, which are repeated: its weight as halves.
+tern_status gpu_train_add_head_halves(tern_program *p, tern_error *err);
+// Steps that come next may not follow those so far.
+void gpu_train_forget_halves(tern_program *p);
 
 // ---- gpu_train_codes.c -------------------------------------------------------------------------
 

@@ -2,120 +2,18 @@
 #include "base/alloc.h"
 #include "kernels/webgpu/train/gpu_train_steps.h"
 
-static bool is_const(const tern_program *p, tern_vid v) {
-    return p->g.values[v].dim == TERN_DIM_NONE;
-}
 // How many numbers a weight or state has.
 static uint64_t n_numbers(const tern_program *p, tern_vid v) {
     return (uint64_t)p->g.values[v].rows * (uint64_t)p->g.values[v].cols;
 }
 
-// ---- Products ----------------------------------------------------------------------------------
-
-// Parts of a reduction over all tokens: as many as keep the device busy, of at least 256 rows.
-#define BUSY_GROUPS 528 // four rounds of what the largest devices run at once
-static uint32_t chunk_of(uint64_t n_rows, uint64_t tiles) {
-    uint64_t parts = tiles < BUSY_GROUPS ? BUSY_GROUPS / tiles : 1;
-    uint64_t chunk = gpu_round(groups(n_rows, parts), 8);
-    return (uint32_t)(chunk < 256 ? 256 : chunk);
-}
-
-static void add_parts(tern_program *p, wgpu_buffer parts, uint64_t n4, uint32_t chunk,
-                      tern_vid to) {
+void gpu_train_add_parts(tern_program *p, wgpu_buffer parts, uint64_t n4, uint32_t chunk,
+                         tern_vid to) {
     gpu_train_step *s = add(p, GPU_TRAIN_ADD_PARTS, fixed(groups(n4, 64)), fixed(1));
     set(s, "N4", (double)n4);
     set(s, "CHUNK", chunk);
     bind(s, parts);
     bind_value(p, s, to);
-}
-
-// C = A B with these rows, columns and reduction length (0: tokens), see train_gemm.wgsl.
-typedef struct product {
-    uint64_t m, n, k;
-    bool a_by_k, b_by_k, adds;
-    uint64_t lda, ldb, ldc; // in vec4
-    wgpu_buffer a, b, c;
-    uint64_t a_from, c_from; // columns
-    double flops;            // a token
-} product;
-
-static gpu_train_step *add_gemm(tern_program *p, const product *f) {
-    // The matrix units make pieces of 16 x 16.
-    bool matrix = p->device->rounds && f->m % 16 == 0 && f->n % 16 == 0;
-    gpu_train_step *s = add(p, matrix ? GPU_TRAIN_GEMM_MATRIX : GPU_TRAIN_GEMM,
-                            fixed(groups(f->n, 128)), f->m ? fixed(groups(f->m, 128)) : each(128));
-    s->flops = f->flops;
-    set(s, "M", (double)f->m);
-    set(s, "N", (double)f->n);
-    set(s, "K", (double)f->k);
-    set(s, "A_BY_K", f->a_by_k);
-    set(s, "B_BY_K", f->b_by_k);
-    set(s, "LDA", (double)f->lda);
-    set(s, "LDB", (double)f->ldb);
-    set(s, "LDC", (double)f->ldc);
-    set(s, "ADD", f->adds);
-    bind(s, f->a);
-    bind(s, f->b);
-    bind(s, f->c);
-    s->offsets[0] = f->a_from * sizeof(float);
-    s->offsets[2] = f->c_from * sizeof(float);
-    return s;
-}
-
-// y = x W^T, or dx = dy W: with some rows of W, which are columns of y, or a part of the reduction.
-static void add_product_of_rows(tern_program *p, const tern_node *n, uint64_t first,
-                                uint64_t count) {
-    bool back = n->op == TERN_OP_LINEAR_GRAD_X, coded = p->g.values[n->in[1]].is_coded;
-    tern_vid x = n->in[0], w = n->in[1], y = n->out[0];
-    product f = {.n = back ? (uint64_t)cols(p, y) : count,
-                 .k = back ? count : (uint64_t)cols(p, x),
-                 .b_by_k = back,
-                 .adds = back && (n->n_in > 2 || first > 0),
-                 .lda = stride4(p, x),
-                 .ldb = stride4(p, w),
-                 .ldc = stride4(p, y),
-                 .a = p->buffers[x],
-                 .b = coded ? p->decoded : p->buffers[w],
-                 .c = p->buffers[y],
-                 .a_from = back ? first : 0,
-                 .c_from = back ? 0 : first,
-                 .flops = 2.0 * (double)count * (double)cols(p, w)};
-    if (coded) gpu_train_add_decoded(p, w, first, count);
-    set(add_gemm(p, &f), "CHUNK", 1 << 30);
-}
-
-static void add_product(tern_program *p, const tern_node *n) {
-    const uint64_t n_rows = (uint64_t)p->g.values[n->in[1]].rows;
-    const uint64_t each = gpu_train_stripe(p, n->in[1]);
-    for (uint64_t first = 0; first < n_rows; first += each)
-        add_product_of_rows(p, n, first, n_rows - first < each ? n_rows - first : each);
-}
-
-// dW += dy^T x
-static tern_status add_weight_gradient(tern_program *p, const tern_node *n, tern_error *err) {
-    tern_vid dy = n->in[0], x = n->in[1], dw = n->in[2];
-    uint64_t m = (uint64_t)p->g.values[dw].rows, k = (uint64_t)p->g.values[dw].cols;
-    uint64_t n_rows = gpu_train_rows(p, dy);
-    uint32_t chunk = chunk_of(n_rows, (uint64_t)groups(m, 128) * groups(k, 128));
-    uint64_t parts = groups(n_rows, chunk);
-    wgpu_buffer sums;
-    TERN_TRY(gpu_train_scratch(p, 1, parts * m * k * sizeof(float), &sums, err));
-    product f = {.m = m,
-                 .n = k,
-                 .a_by_k = true,
-                 .b_by_k = true,
-                 .lda = stride4(p, dy),
-                 .ldb = stride4(p, x),
-                 .ldc = k / 4,
-                 .a = p->buffers[dy],
-                 .b = p->buffers[x],
-                 .c = sums,
-                 .flops = 2.0 * (double)n_numbers(p, dw)};
-    gpu_train_step *s = add_gemm(p, &f);
-    s->grid[2] = each(chunk);
-    set(s, "CHUNK", chunk);
-    add_parts(p, sums, m * k / 4, chunk, dw);
-    return TERN_OK;
 }
 
 // ---- Rows and elements -------------------------------------------------------------------------
@@ -145,6 +43,13 @@ static tern_status add_rows(tern_program *p, const tern_node *n, gpu_kernel kern
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     bind_value(p, s, n->out[0]);
     return TERN_OK;
+}
+
+static tern_status add_quantize(tern_program *p, const tern_node *n, tern_error *err) {
+    bool half = p->is_half[n->out[0]];
+    if (n->op == TERN_OP_QUANTIZE)
+        return add_rows(p, n, half ? GPU_TRAIN_QUANTIZE_HALF : GPU_TRAIN_QUANTIZE, err);
+    return add_rows(p, n, half ? GPU_TRAIN_NORM_QUANTIZE_HALF : GPU_TRAIN_NORM_QUANTIZE, err);
 }
 
 // A norm of groups of columns, without a weight, and its gradient.
@@ -228,7 +133,7 @@ static tern_status add_norm_gradient(tern_program *p, const tern_node *n, tern_e
     bind_value(p, s, dy);
     bind(s, parts);
     bind(s, root);
-    add_parts(p, parts, cols4, chunk, dw);
+    gpu_train_add_parts(p, parts, cols4, chunk, dw);
     return TERN_OK;
 }
 
@@ -243,6 +148,10 @@ static void add_elements(tern_program *p, const tern_node *n, gpu_kernel kernel)
                                                 : 0);
     for (int i = 0; i < n->n_in; i++) bind_value(p, s, n->in[i]);
     for (int i = 0; i < n->n_out; i++) bind_value(p, s, n->out[i]);
+}
+
+static gpu_kernel glu_grad_of(const tern_program *p, const tern_node *n) {
+    return p->is_half[n->out[0]] ? GPU_TRAIN_GLU_GRAD_HALF : GPU_TRAIN_GLU_GRAD;
 }
 
 static void add_pieces(tern_program *p, const tern_node *n) {
@@ -351,7 +260,7 @@ static tern_status add_conv_gradient(tern_program *p, const tern_node *n, tern_e
     bind_value(p, s, dy);
     bind(s, p->spans);
     bind(s, parts);
-    add_parts(p, parts, cols4 * taps, chunk, dw);
+    gpu_train_add_parts(p, parts, cols4 * taps, chunk, dw);
     return TERN_OK;
 }
 
@@ -365,7 +274,7 @@ static tern_status add_bias_gradient(tern_program *p, const tern_node *n, tern_e
     set(s, "CHUNK", chunk);
     bind_value(p, s, n->in[0]);
     bind(s, parts);
-    add_parts(p, parts, cols4, chunk, n->in[1]);
+    gpu_train_add_parts(p, parts, cols4, chunk, n->in[1]);
     return TERN_OK;
 }
 
@@ -519,7 +428,8 @@ static tern_status add_ternarize(tern_program *p, const tern_node *n, tern_error
     wgpu_buffer parts;
     TERN_TRY(add_array_parts(p, GPU_TRAIN_ABS_PARTS, n->in[0], &parts, err));
     uint64_t count = n_numbers(p, n->in[0]);
-    gpu_train_step *s = add(p, GPU_TRAIN_TERNARIZE, fixed(groups(count, 4096)), fixed(1));
+    gpu_kernel kernel = p->is_half[n->out[0]] ? GPU_TRAIN_TERNARIZE_HALF : GPU_TRAIN_TERNARIZE;
+    gpu_train_step *s = add(p, kernel, fixed(groups(count, 4096)), fixed(1));
     set(s, "PARTS", parts_of(count));
     set(s, "N4", groups(count, 4));
     set(s, "N", (double)count);
@@ -606,13 +516,13 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     switch (n->op) {
     case TERN_OP_EMBED: add_embed(p, n); break;
     case TERN_OP_RMS_NORM: return add_rows(p, n, GPU_TRAIN_NORM, err);
-    case TERN_OP_QUANTIZE: return add_rows(p, n, GPU_TRAIN_QUANTIZE, err);
-    case TERN_OP_NORM_QUANTIZE: return add_rows(p, n, GPU_TRAIN_NORM_QUANTIZE, err);
+    case TERN_OP_QUANTIZE:
+    case TERN_OP_NORM_QUANTIZE: return add_quantize(p, n, err);
     case TERN_OP_TERNARIZE: return add_ternarize(p, n, err);
     case TERN_OP_FAKE_QUANTIZE: add_fake_quantize(p, n); break;
     case TERN_OP_LINEAR:
-    case TERN_OP_LINEAR_GRAD_X: add_product(p, n); break;
-    case TERN_OP_LINEAR_GRAD_W: return add_weight_gradient(p, n, err);
+    case TERN_OP_LINEAR_GRAD_X: return gpu_train_add_product(p, n, err);
+    case TERN_OP_LINEAR_GRAD_W: return gpu_train_add_weight_gradient(p, n, err);
     case TERN_OP_ROPE: return add_rope(p, n, err);
     case TERN_OP_ATTENTION_SEQ: return gpu_train_add_attention(p, n, err);
     case TERN_OP_ATTENTION_GRAD: return gpu_train_add_attention_gradient(p, n, err);
@@ -630,7 +540,7 @@ tern_status gpu_train_add_node(tern_program *p, const tern_node *n, tern_error *
     case TERN_OP_ACT: add_elements(p, n, GPU_TRAIN_ACT); break;
     case TERN_OP_GLU: add_elements(p, n, GPU_TRAIN_GLU); break;
     case TERN_OP_ACT_GRAD: add_elements(p, n, GPU_TRAIN_ACT_GRAD); break;
-    case TERN_OP_GLU_GRAD: add_elements(p, n, GPU_TRAIN_GLU_GRAD); break;
+    case TERN_OP_GLU_GRAD: add_elements(p, n, glu_grad_of(p, n)); break;
     case TERN_OP_TAKE_SCORED:
     case TERN_OP_PUT_SCORED: add_scored(p, n); break;
     case TERN_OP_CROSS_ENTROPY:

@@ -60,30 +60,41 @@ static tern_status new_slot(tern_program *p, uint64_t bytes, const char *what, w
     if (tern_array_reserve(TERN_MEM_ACTIVATIONS, &p->slots, &p->slots_capacity, p->n_slots, 1) != 0)
         return tern_fail_memory(err, sizeof *p->slots);
     TERN_TRY(new_buffer(p, bytes, what, out, err));
-    p->slots[p->n_slots++] = (gpu_slot){.bytes = bytes, .buffer = *out};
+    p->slots[p->n_slots++] = (gpu_slot){.bytes = bytes, .buffer = *out, .holds = GPU_NO_VALUE};
+    return TERN_OK;
+}
+
+tern_status gpu_train_slot(tern_program *p, int use, uint64_t bytes, gpu_slot **out,
+                           tern_error *err) {
+    bytes = gpu_round(bytes, 256);
+    for (size_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].use == use && p->slots[i].bytes == bytes) {
+            *out = &p->slots[i];
+            return TERN_OK;
+        }
+    wgpu_buffer unused;
+    TERN_TRY(new_slot(p, bytes, "an intermediate sum", &unused, err));
+    *out = &p->slots[p->n_slots - 1];
+    (*out)->use = use;
     return TERN_OK;
 }
 
 tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buffer *out,
                               tern_error *err) {
-    bytes = gpu_round(bytes, 256);
-    for (size_t i = 0; i < p->n_slots; i++)
-        if (p->slots[i].use == use && p->slots[i].bytes == bytes) {
-            *out = p->slots[i].buffer;
-            return TERN_OK;
-        }
-    TERN_TRY(new_slot(p, bytes, "an intermediate sum", out, err));
-    p->slots[p->n_slots - 1].use = use;
+    gpu_slot *slot;
+    TERN_TRY(gpu_train_slot(p, use, bytes, &slot, err));
+    *out = slot->buffer;
     return TERN_OK;
 }
 
 #define TILE 128 // rows that the matrix units write at once, even past the last one
 
-static uint64_t bytes_of(const tern_program *p, tern_vid v) {
+uint64_t gpu_train_bytes(const tern_program *p, tern_vid v) {
     const tern_value *value = &p->g.values[v];
     uint64_t rows =
         value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : gpu_round(gpu_train_rows(p, v), TILE);
-    return gpu_round(rows * gpu_train_stride(value->cols) * sizeof(float), 256);
+    uint64_t each = p->is_half[v] ? 2 : sizeof(float);
+    return gpu_round(rows * gpu_train_stride(value->cols) * each, 256);
 }
 
 typedef struct size_class {
@@ -94,7 +105,7 @@ typedef struct size_class {
 static uint64_t bytes_in_class(const void *ctx, const tern_graph *g, tern_vid v) {
     const size_class *c = ctx;
     (void)g;
-    uint64_t bytes = bytes_of(c->p, v);
+    uint64_t bytes = gpu_train_bytes(c->p, v);
     return bytes == c->bytes ? bytes : 0;
 }
 
@@ -119,6 +130,39 @@ static tern_status place_class(tern_program *p, uint64_t bytes, tern_error *err)
     return status;
 }
 
+static bool all_take_halves(const tern_program *p, tern_vid v) {
+    int n_readers = 0;
+    for (size_t i = 0; i < p->g.n_nodes; i++)
+        for (int k = 0; k < p->g.nodes[i].n_in; k++) {
+            if (p->g.nodes[i].in[k] != v) continue;
+            if (!gpu_train_takes_halves(p, &p->g.nodes[i], k)) return false;
+            n_readers++;
+        }
+    return n_readers > 0;
+}
+
+static bool can_write_halves(const tern_node *n) {
+    switch (n->op) {
+    case TERN_OP_TERNARIZE:
+    case TERN_OP_NORM_QUANTIZE:
+    case TERN_OP_GLU_GRAD: return true;
+    case TERN_OP_QUANTIZE: return !n->group;
+    default: return false;
+    }
+}
+
+// What the units would round is rounded when it is written: half of the bytes, the same results.
+static void find_halves(tern_program *p) {
+    for (size_t i = 0; i < p->g.n_nodes; i++) {
+        const tern_node *n = &p->g.nodes[i];
+        bool all = can_write_halves(n);
+        for (int k = 0; k < n->n_out; k++)
+            all = all && p->g.values[n->out[k]].kind == TERN_VALUE_TEMP &&
+                  all_take_halves(p, n->out[k]);
+        for (int k = 0; k < n->n_out; k++) p->is_half[n->out[k]] = all;
+    }
+}
+
 static bool is_temporary(const tern_value *v) {
     return (v->kind == TERN_VALUE_TEMP || v->kind == TERN_VALUE_OUTPUT) && v->producer >= 0;
 }
@@ -139,8 +183,8 @@ static tern_status place_values(tern_program *p, tern_train_array *const *arrays
                 return tern_fail(err, TERN_ERR_ARGUMENT, "the array for %s has the wrong size",
                                  v->name);
             p->buffers[i] = arrays[i]->buffer;
-        } else if (is_temporary(v) && !has_class(p, bytes_of(p, (tern_vid)i)))
-            TERN_TRY(place_class(p, bytes_of(p, (tern_vid)i), err));
+        } else if (is_temporary(v) && !has_class(p, gpu_train_bytes(p, (tern_vid)i)))
+            TERN_TRY(place_class(p, gpu_train_bytes(p, (tern_vid)i), err));
     }
     return TERN_OK;
 }
@@ -288,15 +332,26 @@ static void choose_piece(tern_program *p) {
     p->piece_rows = tern_graph_scored_rows(&p->g, bytes < most ? bytes : most, TILE, p->n_rows);
 }
 
+static tern_status begin_head(tern_program *p, tern_error *err) {
+    if (p->head.end > 0) TERN_TRY(gpu_train_add_head_halves(p, err));
+    p->head_first = p->n_steps;
+    return TERN_OK;
+}
+
+static void end_head(tern_program *p) {
+    p->head_end = p->n_steps;
+    gpu_train_forget_halves(p);
+}
+
 static tern_status add_nodes(tern_program *p, tern_error *err) {
     for (size_t i = 0; i < p->g.n_nodes; i++) {
         const tern_node *n = &p->g.nodes[i];
         const size_t most = GPU_TRAIN_STEPS + gpu_train_decoding_steps(p, n);
-        if (i == p->head.first) p->head_first = p->n_steps;
         if (tern_array_reserve(TERN_MEM_GRAPH, &p->steps, &p->steps_capacity, p->n_steps, most))
             return tern_fail_memory(err, most * sizeof *p->steps);
+        if (i == p->head.first) TERN_TRY(begin_head(p, err));
         TERN_TRY(gpu_train_add_node(p, n, err));
-        if (i + 1 == p->head.end) p->head_end = p->n_steps;
+        if (i + 1 == p->head.end) end_head(p);
     }
     return TERN_OK;
 }
@@ -319,6 +374,9 @@ static tern_status build(tern_program *p, const tern_graph *g, tern_train_array 
     choose_piece(p);
     p->buffers = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->g.n_values + 1, sizeof *p->buffers);
     if (!p->buffers) return tern_fail_memory(err, p->g.n_values * sizeof *p->buffers);
+    p->is_half = tern_alloc_array(TERN_MEM_ACTIVATIONS, p->g.n_values + 1, sizeof *p->is_half);
+    if (!p->is_half) return tern_fail_memory(err, p->g.n_values);
+    find_halves(p);
     TERN_TRY(place_values(p, arrays, err));
     TERN_TRY(make_inputs(p, err));
     TERN_TRY(make_ropes(p, arrays, err));
@@ -364,6 +422,7 @@ void gpu_train_program_free(tern_program *p) {
     tern_graph_free(&p->g);
     tern_free(p->slots);
     tern_free(p->buffers);
+    tern_free(p->is_half);
     tern_free(p->angles);
     tern_free(p->steps);
     tern_free(p->host);

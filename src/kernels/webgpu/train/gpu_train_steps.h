@@ -30,6 +30,18 @@ static inline uint64_t stride4(const tern_program *p, tern_vid v) {
     return gpu_train_stride(cols(p, v)) / 4;
 }
 
+static inline bool is_const(const tern_program *p, tern_vid v) {
+    return p->g.values[v].dim == TERN_DIM_NONE;
+}
+
+// Adds the sums over parts of `chunk` tokens to a weight's gradient (gpu_train_ops.c).
+void gpu_train_add_parts(tern_program *p, wgpu_buffer parts, uint64_t n4, uint32_t chunk,
+                         tern_vid to);
+
+// Matrix products (gpu_train_products.c).
+tern_status gpu_train_add_product(tern_program *p, const tern_node *n, tern_error *err);
+tern_status gpu_train_add_weight_gradient(tern_program *p, const tern_node *n, tern_error *err);
+
 // Attention over whole documents, and its gradient (gpu_train_attention.c).
 tern_status gpu_train_add_attention(tern_program *p, const tern_node *n, tern_error *err);
 tern_status gpu_train_add_attention_gradient(tern_program *p, const tern_node *n, tern_error *err);

@@ -9,6 +9,7 @@
 #include "kernels/train.h"
 #include "kernels/webgpu/device/gpu.h"
 #include "kernels/webgpu/tests/gpu_rig_test.h"
+#include "kernels/webgpu/train/gpu_train.h"
 #include "models/models.h"
 #include "tests/library/webgpu/gpu_fixture.h"
 #include "tests/support/harness.h"
@@ -24,6 +25,7 @@ typedef struct model { // a graph to train, and its batch
     float soft_cap;
     uint64_t piece_bytes; // see tern_trainer_desc
     float unrounded;      // see tern_train_batch
+    uint64_t halves_from; // see tern_trainer_device
 } model;
 
 typedef struct train_rig { // a model's graphs and arrays on a device
@@ -102,6 +104,7 @@ static tern_status train_rig_open(train_rig *r, const tern_train_backend *backen
                                     .webgpu = gpu_webgpu(&(gpu_play){.least = m->least}),
                                     .piece_bytes = m->piece_bytes};
     TERN_TRY(backend->open(&r->device, &desc, &r->err));
+    if (backend == &tern_train_webgpu) r->device->halves_from = m->halves_from;
     TERN_TRY(build_to_train(&r->graph, &m->config, m->family, m->soft_cap, &r->err));
     if (m->config.pooling)
         TERN_TRY(tern_graph_train_vectors(&r->graph, m->config.n_vocab, &r->err));
@@ -424,6 +427,10 @@ TEST(webgpu_trains_with_rounded_factors) {
     m.config.n_vocab = 48;
     check_model(&m);
     m.config.head_dim = 128;
+    check_model(&m);
+    m.halves_from = 1;
+    check_model(&m);
+    m.config.bitlinear = false;
     check_model(&m);
 }
 

@@ -107,11 +107,13 @@ static bool compare(tern_trainer_device *d, const tern_graph *g, tern_train_arra
         if (arrays[i] && g->values[i].kind == TERN_VALUE_STATE)
             same = gpu_train_read(arrays[i], 0, arrays[i]->n, before + i * NUMBERS, err) == TERN_OK;
     d->rounds = true;
+    d->halves_from = 1;
     same = same && run_once(d, g, arrays, err) == TERN_OK;
     for (size_t i = 0; same && i < g->n_values; i++)
         if (arrays[i] && g->values[i].kind == TERN_VALUE_STATE)
             same = has_doubled(arrays[i], before + i * NUMBERS, after, err);
     d->rounds = false;
+    d->halves_from = 0;
     return same;
 }
 

@@ -17,6 +17,8 @@ override GROUPS: u32;
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> z: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read> ids: array<u32>;
+@group(0) @binding(7) var<storage, read_write> y_half: array<vec2<u32>>; // instead of y
+@group(0) @binding(8) var<storage, read_write> z_half: array<vec2<u32>>;
 
 // The element of this thread; false: there is none.
 struct Place { at: u32, here: bool }
@@ -182,11 +184,20 @@ fn act_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     if (p.here) { y[p.at] = slope(ACT, a[p.at]) * b[p.at]; }
 }
 // a: gate, b: up, c: gradient of act(gate) * up.
+fn of_gate(at: u32) -> vec4<f32> { return slope(ACT, a[at]) * b[at] * c[at]; }
+fn of_up(at: u32) -> vec4<f32> { return activate(ACT, a[at]) * c[at]; }
 @compute @workgroup_size(256)
 fn glu_grad(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let p = place(group, lane);
     if (!p.here) { return; }
-    let gate = a[p.at];
-    y[p.at] = slope(ACT, gate) * b[p.at] * c[p.at];
-    z[p.at] = activate(ACT, gate) * c[p.at];
+    y[p.at] = of_gate(p.at);
+    z[p.at] = of_up(p.at);
+}
+@compute @workgroup_size(256)
+fn glu_grad_half(@builtin(workgroup_id) group: vec3<u32>,
+                 @builtin(local_invocation_index) lane: u32) {
+    let p = place(group, lane);
+    if (!p.here) { return; }
+    y_half[p.at] = halves(of_gate(p.at));
+    z_half[p.at] = halves(of_up(p.at));
 }

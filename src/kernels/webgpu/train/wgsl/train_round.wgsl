@@ -70,3 +70,73 @@ fn fake_quantize(@builtin(workgroup_id) group: vec3<u32>,
         }
     }
 }
+
+// Factors of products as halves: rows as they are, or rows that become columns, of which a
+// workgroup turns 64 rows of 32 columns. Rows past the last are 0 then, since reductions over them
+// take eight steps at a time. Grids: (16 COLS4 / 256, rows / 16), (columns / 32, rows / 64).
+override COLS4: u32;
+override COUNT: u32; // rows; 0: those of the run
+override LD4: u32;   // rows in memory / 4
+
+@group(0) @binding(3) var<storage, read> rows: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> rows_half: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> y_half: array<vec2<u32>>;
+
+const NEXT = 65u;
+var<workgroup> tile: array<f32, 2080>;
+
+fn n_rows() -> u32 { return select(COUNT, run.n_tokens, COUNT == 0u); }
+
+@compute @workgroup_size(256)
+fn round_half(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let i = group.x * 256u + lane;
+    let at = group.y * 16u * COLS4 + i;
+    if (i < 16u * COLS4 && at < n_rows() * COLS4) { y_half[at] = halves(rows[at]); }
+}
+
+struct Place { at: u32, to: u32, here: bool }
+fn place(group: vec3<u32>, i: u32) -> Place {
+    let row = group.y * 64u + i / 8u;
+    let column = group.x * 8u + i % 8u;
+    return Place(row * COLS4 + column, i % 8u * 4u * NEXT + i / 8u,
+                 row < n_rows() && column < COLS4);
+}
+fn keep(to: u32, v: vec4<f32>) {
+    for (var k = 0u; k < 4u; k++) { tile[to + k * NEXT] = v[k]; }
+}
+fn write(group: vec3<u32>, lane: u32) {
+    workgroupBarrier();
+    for (var i = lane; i < 512u; i += 256u) {
+        let column = group.x * 32u + i / 16u;
+        let row4 = group.y * 16u + i % 16u;
+        let at = i / 16u * NEXT + i % 16u * 4u;
+        if (column < COLS4 * 4u && row4 < LD4) {
+            let v = vec4(tile[at], tile[at + 1u], tile[at + 2u], tile[at + 3u]);
+            y_half[column * LD4 + row4] = halves(v);
+        }
+    }
+}
+
+@compute @workgroup_size(256)
+fn turn(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    for (var i = lane; i < 512u; i += 256u) {
+        let p = place(group, i);
+        var v = vec4(0.0);
+        if (p.here) { v = rows[p.at]; }
+        keep(p.to, v);
+    }
+    write(group, lane);
+}
+@compute @workgroup_size(256)
+fn turn_half(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    for (var i = lane; i < 512u; i += 256u) {
+        let p = place(group, i);
+        var v = vec4(0.0);
+        if (p.here) {
+            let h = rows_half[p.at];
+            v = vec4(unpack2x16float(h.x), unpack2x16float(h.y));
+        }
+        keep(p.to, v);
+    }
+    write(group, lane);
+}

@@ -17,6 +17,7 @@ override CENTERED: bool = false; // dw of a LayerNorm
 // 1 / sqrt(mean x^2 + eps) of each row; then, of a LayerNorm, where x is centered, the means
 @group(0) @binding(6) var<storage, read_write> root: array<f32>;
 @group(0) @binding(7) var<storage, read> root_of: array<f32>;
+@group(0) @binding(8) var<storage, read_write> y_half: array<vec2<u32>>; // instead of y
 
 fn row_of(group: vec3<u32>, lane: u32) -> u32 {
     return (group.x * 8u + lane / 32u) * GROUPS + group.y;
@@ -59,18 +60,38 @@ fn greatest(v: vec4<f32>) -> f32 {
     return max(max(m.x, m.y), max(m.z, m.w));
 }
 
+fn scale_of(row: u32, lane: u32) -> f32 {
+    var most = 0.0;
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        most = max(most, greatest(x[row * COLS4 + i]));
+    }
+    return 127.0 / max(max_of_32(lane, most), 1e-5);
+}
+fn scale_of_norm(row: u32, lane: u32, r: f32) -> f32 {
+    var most = 0.0;
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        most = max(most, greatest(x[row * COLS4 + i] * r * w[i]));
+    }
+    return 127.0 / max(max_of_32(lane, most), 1e-5);
+}
+
 @compute @workgroup_size(256)
 fn quantize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = row_of(group, lane);
-    let base = min(row, n_rows() - 1u);
-    var most = 0.0;
-    for (var i = lane % 32u; i < COLS4; i += 32u) {
-        most = max(most, greatest(x[base * COLS4 + i]));
-    }
-    let s = 127.0 / max(max_of_32(lane, most), 1e-5);
+    let s = scale_of(min(row, n_rows() - 1u), lane);
     if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         y[row * COLS4 + i] = rounded(x[row * COLS4 + i], s);
+    }
+}
+@compute @workgroup_size(256)
+fn quantize_half(@builtin(workgroup_id) group: vec3<u32>,
+                 @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group, lane);
+    let s = scale_of(min(row, n_rows() - 1u), lane);
+    if (row >= n_rows()) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        y_half[row * COLS4 + i] = halves(rounded(x[row * COLS4 + i], s));
     }
 }
 
@@ -80,14 +101,22 @@ fn norm_quantize(@builtin(workgroup_id) group: vec3<u32>,
     let row = row_of(group, lane);
     let base = min(row, n_rows() - 1u);
     let r = norm_of(base, lane);
-    var most = 0.0;
-    for (var i = lane % 32u; i < COLS4; i += 32u) {
-        most = max(most, greatest(x[base * COLS4 + i] * r * w[i]));
-    }
-    let s = 127.0 / max(max_of_32(lane, most), 1e-5);
+    let s = scale_of_norm(base, lane, r);
     if (row >= n_rows()) { return; }
     for (var i = lane % 32u; i < COLS4; i += 32u) {
         y[row * COLS4 + i] = rounded(x[row * COLS4 + i] * r * w[i], s);
+    }
+}
+@compute @workgroup_size(256)
+fn norm_quantize_half(@builtin(workgroup_id) group: vec3<u32>,
+                      @builtin(local_invocation_index) lane: u32) {
+    let row = row_of(group, lane);
+    let base = min(row, n_rows() - 1u);
+    let r = norm_of(base, lane);
+    let s = scale_of_norm(base, lane, r);
+    if (row >= n_rows()) { return; }
+    for (var i = lane % 32u; i < COLS4; i += 32u) {
+        y_half[row * COLS4 + i] = halves(rounded(x[row * COLS4 + i] * r * w[i], s));
     }
 }
 

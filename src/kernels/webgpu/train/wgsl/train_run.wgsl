@@ -22,3 +22,9 @@ struct Run {
     unrounded: f32, // of weights: how much of them is not rounded
 }
 @group(0) @binding(0) var<uniform> run: Run;
+
+// Four numbers as halves; those out of range become the greatest half.
+fn halves(v: vec4<f32>) -> vec2<u32> {
+    let x = clamp(v, vec4(-65504.0), vec4(65504.0));
+    return vec2(pack2x16float(x.xy), pack2x16float(x.zw));
+}

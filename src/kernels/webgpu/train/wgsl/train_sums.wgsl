@@ -16,6 +16,7 @@ override PARTS: u32; // of a sum over a whole array, at most 64
 @group(0) @binding(4) var<storage, read_write> y: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> state: array<f32>;
 @group(0) @binding(6) var<storage, read> rows: array<f32>;
+@group(0) @binding(7) var<storage, read_write> y_half: array<vec2<u32>>; // instead of y
 
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
@@ -42,14 +43,24 @@ fn sum_of_parts(lane: u32) -> f32 {
 }
 
 // W -> clamp(round(W / mean|W|)) mean|W|. Grid: (N4 / 1024).
+fn ternary(w: vec4<f32>, mean: f32) -> vec4<f32> {
+    return clamp(round(w / (mean + 1e-6)), vec4(-1.0), vec4(1.0)) * mean;
+}
 @compute @workgroup_size(256)
 fn ternarize(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let mean = sum_of_parts(lane) / f32(N);
     for (var k = 0u; k < 4u; k++) {
         let i = group.x * 1024u + k * 256u + lane;
-        if (i < N4) {
-            y[i] = clamp(round(x[i] / (mean + 1e-6)), vec4(-1.0), vec4(1.0)) * mean;
-        }
+        if (i < N4) { y[i] = ternary(x[i], mean); }
+    }
+}
+@compute @workgroup_size(256)
+fn ternarize_half(@builtin(workgroup_id) group: vec3<u32>,
+                  @builtin(local_invocation_index) lane: u32) {
+    let mean = sum_of_parts(lane) / f32(N);
+    for (var k = 0u; k < 4u; k++) {
+        let i = group.x * 1024u + k * 256u + lane;
+        if (i < N4) { y_half[i] = halves(ternary(x[i], mean)); }
     }
 }
 
