@@ -3,8 +3,8 @@
 #
 #     tests/arches/windows.sh TERN FOLDER WINE      FOLDER: of tern.exe, tern.dll and tern_tests.exe
 #
-# Seen to fail: without the manifest (names and words beyond ASCII), with files in text mode, with tern_windows_path
-# that prefixes nothing (long names).
+# Seen to fail: without the manifest's code page (names and words beyond ASCII), with streams in text mode. Long names
+# pass also without the prefix that Windows needs for them: Wine has no limit for UTF-16.
 set -u
 tern=$(realpath "$1") folder=$(realpath "$2") wine=$3
 model=$(realpath models/stories.gguf)

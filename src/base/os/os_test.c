@@ -243,9 +243,8 @@ TEST(os_a_file_is_read_anywhere) {
 }
 
 // Below "mödel 你", folders whose names together are longer than Windows' 260 units. What the real
-// name of one is can be joined to. Seen to fail on Windows with names that are not made absolute
-// behind
-// "\\\\?\\", with those of the code page, and with a real name that keeps that front.
+// name of one is can be joined to. Seen to fail on Windows with names of the code page; Wine takes
+// long names without "\\\\?\\" in front, too.
 TEST(os_names_have_any_length_and_characters) {
     enum { DEPTH = 5, LENGTH = 80 };
     char name[LENGTH + 1] = "m\xc3\xb6"
