@@ -231,15 +231,7 @@ tern_vid tern_g_segments(tern_graph *g, tern_vid ids, tern_vid table, int32_t en
     return OP(g, SEGMENTS, TERN_IN(ids, table), .first = end);
 }
 
-// Products of one x share its quantization, which training keeps for their gradients. Lowering for
-// inference sees to it again, so the module of a browser does without.
-tern_vid tern_g_quantize(tern_graph *g, tern_vid x) {
-#ifndef TERN_NO_TRAINING
-    for (size_t i = g->n_nodes; x >= 0 && (int32_t)i-- > g->values[x].producer + 1;)
-        if (g->nodes[i].op == TERN_OP_QUANTIZE && g->nodes[i].in[0] == x) return g->nodes[i].out[0];
-#endif
-    return OP(g, QUANTIZE, TERN_IN(x));
-}
+tern_vid tern_g_quantize(tern_graph *g, tern_vid x) { return OP(g, QUANTIZE, TERN_IN(x)); }
 
 tern_vid tern_g_ternarize(tern_graph *g, tern_vid w) { return OP(g, TERNARIZE, TERN_IN(w)); }
 
