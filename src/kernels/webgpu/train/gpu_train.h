@@ -118,12 +118,16 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
                               tern_error *err);
 tern_status gpu_train_slot(tern_program *p, int use, uint64_t bytes, gpu_slot **out,
                            tern_error *err);
-// The bytes of a value in memory.
-uint64_t gpu_train_bytes(const tern_program *p, tern_vid v);
 // Most rows of a value with as many as tokens, or as a piece has.
 static inline uint64_t gpu_train_rows(const tern_program *p, tern_vid v) {
     bool in_piece = p->head.end > 0 && p->g.values[v].dim == p->head.dim;
     return (uint64_t)(in_piece ? p->piece_rows : p->n_rows);
+}
+#define GPU_TRAIN_TILE 128 // rows that the matrix units write at once, even past the last one
+static inline uint64_t gpu_train_rows_in_memory(const tern_program *p, tern_vid v) {
+    const tern_value *value = &p->g.values[v];
+    return value->dim == TERN_DIM_NONE ? (uint64_t)value->rows
+                                       : gpu_round(gpu_train_rows(p, v), GPU_TRAIN_TILE);
 }
 // Columns of a row in memory.
 static inline uint64_t gpu_train_stride(int64_t n_cols) { return gpu_round((uint64_t)n_cols, 4); }

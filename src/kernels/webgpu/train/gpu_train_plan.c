@@ -87,14 +87,10 @@ tern_status gpu_train_scratch(tern_program *p, int use, uint64_t bytes, wgpu_buf
     return TERN_OK;
 }
 
-#define TILE 128 // rows that the matrix units write at once, even past the last one
-
-uint64_t gpu_train_bytes(const tern_program *p, tern_vid v) {
-    const tern_value *value = &p->g.values[v];
-    uint64_t rows =
-        value->dim == TERN_DIM_NONE ? (uint64_t)value->rows : gpu_round(gpu_train_rows(p, v), TILE);
+static uint64_t bytes_of(const tern_program *p, tern_vid v) {
     uint64_t each = p->is_half[v] ? 2 : sizeof(float);
-    return gpu_round(rows * gpu_train_stride(value->cols) * each, 256);
+    uint64_t stride = gpu_train_stride(p->g.values[v].cols);
+    return gpu_round(gpu_train_rows_in_memory(p, v) * stride * each, 256);
 }
 
 typedef struct size_class {
@@ -105,7 +101,7 @@ typedef struct size_class {
 static uint64_t bytes_in_class(const void *ctx, const tern_graph *g, tern_vid v) {
     const size_class *c = ctx;
     (void)g;
-    uint64_t bytes = gpu_train_bytes(c->p, v);
+    uint64_t bytes = bytes_of(c->p, v);
     return bytes == c->bytes ? bytes : 0;
 }
 
@@ -183,8 +179,8 @@ static tern_status place_values(tern_program *p, tern_train_array *const *arrays
                 return tern_fail(err, TERN_ERR_ARGUMENT, "the array for %s has the wrong size",
                                  v->name);
             p->buffers[i] = arrays[i]->buffer;
-        } else if (is_temporary(v) && !has_class(p, gpu_train_bytes(p, (tern_vid)i)))
-            TERN_TRY(place_class(p, gpu_train_bytes(p, (tern_vid)i), err));
+        } else if (is_temporary(v) && !has_class(p, bytes_of(p, (tern_vid)i)))
+            TERN_TRY(place_class(p, bytes_of(p, (tern_vid)i), err));
     }
     return TERN_OK;
 }
@@ -329,7 +325,8 @@ static void choose_piece(tern_program *p) {
     uint64_t bytes = p->device->piece_bytes ? p->device->piece_bytes : PIECE_BYTES;
     uint64_t most = p->device->gpu->binding_bytes_max;
     p->head = tern_graph_scored(&p->g);
-    p->piece_rows = tern_graph_scored_rows(&p->g, bytes < most ? bytes : most, TILE, p->n_rows);
+    p->piece_rows =
+        tern_graph_scored_rows(&p->g, bytes < most ? bytes : most, GPU_TRAIN_TILE, p->n_rows);
 }
 
 static tern_status begin_head(tern_program *p, tern_error *err) {

@@ -45,16 +45,12 @@ static gpu_slot *slot_of_halves(tern_program *p, tern_vid v, bool turned) {
     return NULL;
 }
 
-// Rows in memory.
-static uint64_t rows_of(const tern_program *p, tern_vid v) {
-    return is_const(p, v) ? (uint64_t)p->g.values[v].rows : gpu_round(gpu_train_rows(p, v), 128);
-}
-
 static tern_status add_halves(tern_program *p, tern_vid v, int use, tern_error *err) {
-    const uint64_t cols4 = stride4(p, v), n_rows = is_const(p, v) ? rows_of(p, v) : 0;
+    const uint64_t cols4 = stride4(p, v),
+                   n_rows = is_const(p, v) ? (uint64_t)p->g.values[v].rows : 0;
     const bool turned = use >= TURNED;
     gpu_slot *slot;
-    TERN_TRY(gpu_train_slot(p, use, rows_of(p, v) * cols4 * 8, &slot, err));
+    TERN_TRY(gpu_train_slot(p, use, gpu_train_rows_in_memory(p, v) * cols4 * 8, &slot, err));
     slot->holds = v;
     gpu_train_step *s;
     if (turned)
@@ -65,7 +61,7 @@ static tern_status add_halves(tern_program *p, tern_vid v, int use, tern_error *
                 n_rows ? fixed(groups(n_rows, 16)) : each(16));
     set(s, "COLS4", (double)cols4);
     set(s, "COUNT", (double)n_rows);
-    if (turned) set(s, "LD4", (double)(rows_of(p, v) / 4));
+    if (turned) set(s, "LD4", (double)(gpu_train_rows_in_memory(p, v) / 4));
     bind_value(p, s, v);
     bind(s, slot->buffer);
     return TERN_OK;
@@ -97,7 +93,7 @@ static tern_status find_factor(tern_program *p, const tern_node *n, int input, u
         if (others < least) return TERN_OK;
         TERN_TRY(add_halves(p, v, use_of(p, n, input) + (by_k ? TURNED : 0), err));
     }
-    const uint64_t ld = by_k ? rows_of(p, v) / 8 : stride4(p, v) / 2;
+    const uint64_t ld = by_k ? gpu_train_rows_in_memory(p, v) / 8 : stride4(p, v) / 2;
     *out = (factor){slot_of_halves(p, v, by_k)->buffer, ld, true, false};
     return TERN_OK;
 }
